@@ -9,11 +9,9 @@ use servers::{Cluster, Flavor, Reply, Server};
 use crate::database::{ready, sql};
 use crate::harness::{Done, Running, Site, json_lines, until};
 
-/// Runs a short benchmark.
+/// Runs a short benchmark, of the site's store unless the words name another.
 fn bench(site: &Site, words: &[&str]) -> Done {
-    let mut command = site.leasehold(&["bench", "--seconds", "1s", "--tasks", "4"]);
-    command.args(words);
-    site.finish(command)
+    site.finish(site.by_environment(&[&["bench", "--seconds", "1s", "--tasks", "4"], words].concat()))
 }
 
 /// A running benchmark that does not end by itself.
@@ -37,7 +35,7 @@ fn medians(done: &Done) -> BTreeMap<String, f64> {
 
 #[track_caller]
 fn has_measured_all(done: &Done) {
-    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert!(done.status.success(), "{done:?}");
     let medians = medians(done);
     let all = [
         "hand-off leasehold",
@@ -117,14 +115,14 @@ fn people_read_a_table() {
 #[test]
 fn a_file_is_measured_and_no_lock_remains_in_it() {
     let site = Site::new();
-    has_measured_all(&bench(&site, &["--json", "--store", site.store()]));
-    site.finish(site.leasehold(&["ls", "--all", "--json", "--store", site.store()])).out_is("");
+    has_measured_all(&bench(&site, &["--json"]));
+    site.line("ls --all --json").out_is("");
 }
 
 #[test]
 fn a_database_is_measured_and_only_fences_remain_in_it() {
     let (server, site) = ready();
-    has_measured_all(&bench(&site, &["--json", "--store", site.store()]));
+    has_measured_all(&bench(&site, &["--json"]));
     let count = "SELECT count(*) FILTER (WHERE holder IS NOT NULL OR waiters IS NOT NULL OR fence IS NULL), count(*) > 0 \
          FROM leasehold.lease";
     assert_eq!(sql(&server.url(), count).as_deref(), Ok("0|t"));
@@ -184,7 +182,7 @@ fn ctrl_c_ends_it_and_leaves_no_lock() {
         }
     }
     only_remain(FENCES, &server);
-    site.finish(site.leasehold(&["ls", "--all", "--json", "--store", site.store()])).out_is("");
+    site.line("ls --all --json").out_is("");
 }
 
 #[test]
@@ -194,16 +192,10 @@ fn a_user_with_rights_on_few_keys_passes_their_prefix() {
                  +hset +mget +pubsub +publish +subscribe +unsubscribe";
     // The server has a native compare-and-delete, which this user may not use.
     let server = Server::setup(Flavor::Valkey91).acl_user("lock", rules).start();
-    let site = Site::new();
-    let store = format!("redis://lock:pw@127.0.0.1:{}", server.port());
-    let with = |words: &[&str]| {
-        let mut command = site.leasehold(&["bench", "--seconds", "1s", "--tasks", "4", "--json", "-q"]);
-        command.args(words).env("LEASEHOLD_STORE", &store);
-        site.finish(command)
-    };
-    has_measured_all(&with(&["--prefix", "app:bench:"]));
+    let site = Site::on(&format!("redis://lock:pw@127.0.0.1:{}", server.port()));
+    has_measured_all(&bench(&site, &["--json", "-q", "--prefix", "app:bench:"]));
     only_remain(FENCES, &server);
-    with(&[]).says_and_hints(
+    bench(&site, &["-q"]).says_and_hints(
         69,
         &["user lock may not use a key"],
         "--prefix TEXT says what the names begin with that are measured",

@@ -69,7 +69,7 @@ fn the_grants_of_the_page_suffice() {
     assert!(refused.contains("is not held under fence"), "{refused}");
     assert!(by_writer("SELECT * FROM leasehold.lease").is_err());
     drop(holder);
-    assert_eq!(waiter.finish().status.code(), Some(0));
+    waiter.finish().exits_with(0);
     site.finish(site.task("every", &["1h", "report", "--", "true"])).silent(0);
 }
 

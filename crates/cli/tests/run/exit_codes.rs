@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use servers::{Flavor, Server};
 
 use crate::harness::{OURS, Site};
+use crate::shell::sh;
 
 #[test]
 fn the_commands_own_code_is_ours() {
@@ -19,11 +20,10 @@ fn the_commands_own_code_is_ours() {
 #[test]
 fn stdout_is_the_commands_alone_also_with_verbose() {
     let site = Site::new();
-    let done = site
-        .finish(site.run(&["-v", "k", "--", "printf", "%s|", "a b", "$HOME", "*", "-n"]))
-        .err_has(&["leasehold: k: taken at file:"]);
-    assert_eq!(done.status.code(), Some(0));
-    assert_eq!(done.out, "a b|$HOME|*|-n|");
+    site.finish(site.run(&["-v", "k", "--", "printf", "%s|", "a b", "$HOME", "*", "-n"]))
+        .exits_with(0)
+        .err_has(&["leasehold: k: taken at file:"])
+        .out_is("a b|$HOME|*|-n|");
 }
 
 /// A full disk does not pass, so a run does not wait; and the store is reachable.
@@ -68,26 +68,22 @@ fn is_69_on_a_full_disk(option: &str, fill: &str) {
 #[test]
 fn a_limit_of_file_sizes_that_is_too_small_is_69_and_says_what_to_do() {
     let site = Site::new();
-    let ours = format!("{OURS} run --store {} k", site.store());
-    let limited = || site.finish(site.process("sh", &["-c", &format!("ulimit -f 8; exec {ours} -- true")]));
+    let limited = || sh(&site, "ulimit -f 8; exec leasehold run k -- true");
     let says = ["a file of this process may not become larger than ", "raise the limit (ulimit -f)"];
     limited().says(69, &says);
     site.finish(site.run(&["k", "--", "true"])).silent(0);
     limited().says(69, &says);
     // With the signal ignored, the library reports the same to any program.
-    let ignored = format!("trap '' XFSZ; ulimit -f 8; exec {ours} -- true");
-    site.finish(site.process("sh", &["-c", &ignored])).says(69, &says);
+    sh(&site, "trap '' XFSZ; ulimit -f 8; exec leasehold run k -- true").says(69, &says);
 }
 
 #[test]
 fn a_command_that_writes_beyond_the_limit_of_file_sizes_ends_as_without_us() {
     let site = Site::new();
-    let ours = format!("{OURS} run --store {} k", site.store());
     for before in ["", "trap '' XFSZ; "] {
         let write = "head -c 100000000 /dev/zero 2>&1 >large | sed s/.*://; exit ${PIPESTATUS[0]}";
-        let script = |ours: &str| format!("{before}ulimit -f 50000; {ours} bash -c '{write}'");
-        let bare = site.finish(site.process("sh", &["-c", &script("")]));
-        let done = site.finish(site.process("sh", &["-c", &script(&format!("{ours} --"))]));
+        let under = |ours: &str| sh(&site, &format!("{before}ulimit -f 50000; {ours} bash -c '{write}'"));
+        let (bare, done) = (under(""), under("leasehold run k --"));
         assert_eq!((done.status, done.out), (bare.status, bare.out));
         assert!(!done.status.success());
     }
@@ -130,8 +126,7 @@ fn a_command_that_died_of_a_signal_has_us_die_of_it_and_leaves_no_lock() {
         assert_eq!(done.err, "");
     }
     // A real-time signal, whose default action cannot be emulated.
-    let done = site.finish(site.run_script(&["k"], "kill -40 $$"));
-    assert_eq!(done.status.code(), Some(128 + 40));
+    site.finish(site.run_script(&["k"], "kill -40 $$")).exits_with(128 + 40);
     site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 

@@ -49,7 +49,6 @@ fn the_first_process_ends_as_the_command_does() {
 fn the_first_process_passes_signals_on_although_the_kernel_would_spare_it() {
     let Some(site) = has_namespaces().then(Site::new) else { return };
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1] {
-        let _ = fs::remove_file(site.path("running"));
         let number = signal.as_raw();
         let script =
             format!("trap 'exit {number}' {number}; echo $$ > running; while :; do sleep 0.02; done");

@@ -12,7 +12,7 @@ use servers::Flavor;
 use crate::first_process::{UNSHARE, has_namespaces};
 use crate::harness::{OURS, Site};
 use crate::home::Home;
-use crate::shell::{in_shell, others, path, program, sh};
+use crate::shell::{bash, in_bash, in_shell, path, program, sh};
 
 const GUIDE: &str =
     concat!(include_str!("../../../../docs/guide.md"), include_str!("../../../../docs/operating.md"));
@@ -55,8 +55,7 @@ fn each_row_of_the_table_for_users_of_flock_does_the_same_as_flock() {
         program(&site, "report", "echo reported");
         let flock = flock.replace("/tmp/report.lock", "report.lock");
         let outcomes = [flock, ours].map(|line| {
-            let free = site.finish(in_shell(&site, "bash", &["-c", &line]));
-            assert_eq!(free.status.code(), Some(0), "{line}: {free:?}");
+            let free = bash(&site, &line).exits_with(0);
             free.out
         });
         assert_eq!(outcomes[0], outcomes[1]);
@@ -97,7 +96,7 @@ fn the_scripts_look_at_its_lock_tells_held_from_lost() {
         "exec 9< <(leasehold hold -q --ttl 1500ms deploy 2> /dev/null); read -r fence <&9 || exit 75\n\
          {look}; echo $? > held; until [ -e go ]; do sleep 0.02; done; {look}; echo $?"
     );
-    let run = site.start(in_shell(&site, "bash", &["-c", &script]));
+    let run = site.start(in_bash(&site, &script));
     assert!(site.wait_for("held").parse::<u32>().unwrap() > 128);
     server.text(&["DEL", "deploy"]);
     // A renewal finds out within a third of the ttl.
@@ -112,7 +111,7 @@ fn locks_are_taken_together_and_shown() {
     program(&site, "transfer", "leasehold show -q account:1 && leasehold show -q account:2 && echo both");
     sh(&site, &block("several")).prints(0, "both\n");
 
-    let _others = others(&site, "deploy");
+    let _others = site.holder(&["deploy"]);
     let done = sh(&site, &block("show")).silent(0);
     assert!(
         done.out.starts_with("key      deploy\nheld by  ") && done.out.contains("\ndeploy  "),
@@ -130,7 +129,7 @@ fn a_store_is_looked_at_and_measured() {
 #[test]
 fn a_lock_that_is_stuck_is_broken_by_the_fence_that_is_shown() {
     let site = Site::new();
-    let _others = others(&site, "deploy");
+    let _others = site.holder(&["deploy"]);
     let shown = sh(&site, "leasehold show deploy");
     let fence = shown.out.lines().find_map(|line| line.strip_prefix("fence    ")).unwrap();
     let block = block("break");
@@ -142,23 +141,21 @@ fn a_lock_that_is_stuck_is_broken_by_the_fence_that_is_shown() {
 #[test]
 fn a_program_reads_the_list() {
     let site = Site::new();
-    let _others = others(&site, "nightly:report");
+    let _others = site.holder(&["nightly:report"]);
     // Without jq, its input is checked instead.
-    let (list, filter) =
-        block("ls-json").trim().split_once(" | ").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let block_of_both = block("ls-json");
+    let (list, filter) = block_of_both.trim().split_once(" | ").unwrap();
     let has_jq = Command::new("jq").arg("--version").stdout(Stdio::null()).status().is_ok();
     if has_jq {
         sh(&site, &format!("{list} | {filter}")).prints(0, "nightly:report\n");
     }
     program(&site, "alarm", "echo alarm");
     let watched = |time: &str| {
-        let line = block("held-for").replace("2h", time);
-        let done = sh(&site, &line);
+        let done = sh(&site, &block("held-for").replace("2h", time));
         (done.status.code(), done.out.ends_with("alarm\n"))
     };
     assert_eq!((watched("2h"), watched("0s")), ((Some(0), false), (Some(0), true)));
-    let done = sh(&site, &list).silent(0);
-    let object = done.json();
+    let object = sh(&site, list).silent(0).json();
     assert_eq!(object["key"], "nightly:report");
     assert!(object["holders"][0]["remaining_ms"].as_u64().unwrap() < 60_000, "{object}");
 }
@@ -237,7 +234,7 @@ fn crons_job_on_a_server_excludes_other_machines() {
     assert_eq!(setting.split('=').next(), Some("LEASEHOLD_STORE"));
     let settings = [("LEASEHOLD_STORE", &*server.url())];
     site.finish(by_cron(&site, &crontab, &settings)).out_is("reported\n");
-    let others = others(&site, "nightly");
+    let others = site.holder(&["nightly"]);
     site.finish(by_cron(&site, &crontab, &settings)).prints(0, "");
     drop(others);
 }
@@ -296,11 +293,10 @@ fn verify(site: &Site, name: &str, unit: &str) {
     let line = unit.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
     fs::write(site.path(name), unit.replace(line, &format!("ExecStart={words}"))).unwrap();
     if Command::new("systemd-analyze").arg("--version").stdout(Stdio::null()).status().is_ok() {
-        let done =
-            site.finish(site.process("systemd-analyze", &["verify", "--man=no", &format!("./{name}")]));
+        let words = ["verify", "--man=no", &format!("./{name}")];
+        let done = site.finish(site.process("systemd-analyze", &words)).exits_with(0);
         // It may report other units of this machine, too.
         assert!(!done.err.contains(name), "{done:?}");
-        assert_eq!(done.status.code(), Some(0), "{done:?}");
     }
 }
 
@@ -311,10 +307,9 @@ fn the_job_of_a_timer_is_done_by_one_machine_and_no_failure_of_the_others() {
     let unit = block("report.service");
     verify(&site, "report.service", &unit);
     site.finish(by_systemd(&site, &unit)).exits_with(0).out_is("reported\n");
-    let _others = others(&site, "report");
-    let done = site.finish(by_systemd(&site, &unit));
+    let _others = site.holder(&["report"]);
     let success = unit.lines().find_map(|line| line.strip_prefix("SuccessExitStatus=")).unwrap();
-    assert_eq!(done.status.code(), Some(success.parse().unwrap()), "{done:?}");
+    site.finish(by_systemd(&site, &unit)).exits_with(success.parse().unwrap());
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use servers::{Flavor, Server};
 
-use crate::harness::{OURS, Site, until};
+use crate::harness::{OURS, Site};
 use crate::pty::Pty;
-use crate::shell::{others, path};
+use crate::shell::path;
 
 #[test]
 fn options_of_other_lock_commands_are_answered_with_ours() {
@@ -22,11 +22,10 @@ fn options_of_other_lock_commands_are_answered_with_ours() {
         (&["logs"], "no task logs", "leasehold watch"),
         (&["show", "-k"], "no option -k", "leasehold show -- -KEY"),
     ] {
-        let done = site.finish(site.leasehold(words));
-        let hinted = done.err.lines().nth(1).unwrap_or_default();
+        let done = site.finish(site.leasehold(words)).exits_with(64);
+        let (fact, hinted) = done.err.split_once('\n').unwrap();
+        assert!(fact.contains(says), "{done:?}");
         assert!(hinted.starts_with("hint: ") && hinted.contains(hint), "{done:?}");
-        assert!(done.err.lines().next().unwrap().contains(says), "{done:?}");
-        assert_eq!(done.status.code(), Some(64), "{done:?}");
     }
     // After the dashes, the option is the command's.
     site.finish(site.run(&["k", "--", "sh", "-c", "exit 3"])).silent(3);
@@ -35,7 +34,7 @@ fn options_of_other_lock_commands_are_answered_with_ours() {
 #[test]
 fn the_store_may_be_named_before_the_task() {
     let site = Site::new();
-    let _others = others(&site, "k");
+    let _others = site.holder(&["k"]);
     let done = site.finish(site.leasehold(&["--store", site.store(), "ls", "--all"])).silent(0);
     assert!(done.out.lines().nth(1).unwrap().starts_with("k "), "{done:?}");
     let glued = format!("--store={}", site.store());
@@ -61,15 +60,8 @@ fn environment_variables_replace_missing_options() {
     let site = Site::new();
     let show = |variables: &[(&str, &str)], options: &[&str]| {
         let mut run = site.run(&[options, &["k", "--", "sh", "-c"]].concat());
-        run.arg(format!("{} show --json k", OURS));
-        let done = site
-            .finish({
-                run.envs(variables.iter().copied());
-                run
-            })
-            .silent(0);
-        let shown = done.json();
-        let holding = &shown["holders"][0];
+        run.arg(format!("{OURS} show --json k")).envs(variables.iter().copied());
+        let holding = &site.finish(run).silent(0).json()["holders"][0];
         (holding["remaining_ms"].as_u64().unwrap(), holding["label"].as_str().unwrap().to_owned())
     };
     let (left, label) = show(&[("LEASEHOLD_TTL", "300s"), ("LEASEHOLD_LABEL", "web-3")], &[]);
@@ -102,7 +94,7 @@ fn environment_variables_replace_missing_options() {
     assert!(label.contains('@'), "an empty variable counts as not set: {label}");
     // The lease has the same length, and must not end first on a busy machine.
     ended(("LEASEHOLD_MAX_HOLD", "2s"), &["k", "--", "sleep", "60"]).says(70, &["--max-hold 2s"]);
-    let _others = others(&site, "held");
+    let _others = site.holder(&["held"]);
     ended(("LEASEHOLD_BUSY_EXIT_CODE", "3"), &["-n", "held", "--", "true"])
         .says(3, &["held by", ", taken ", " ago"]);
     ended(("LEASEHOLD_BUSY_EXIT_CODE", "3"), &["-qnE4", "held", "--", "true"]).silent(4);
@@ -117,27 +109,20 @@ fn environment_variables_replace_missing_options() {
     }
     let mut look = site.leasehold(&["show", "--store", "redis://127.0.0.1:1", "k"]);
     look.env("LEASEHOLD_OUTAGE_LIMIT", "3s");
-    let done = site.finish(look).says_after_trying(69, &["127.0.0.1:1"]);
-    assert!(done.err.contains("trying for 3s in all"), "{done:?}");
+    site.finish(look).says_after_trying(69, &["127.0.0.1:1"]).err_has(&["trying for 3s in all"]);
 }
 
 #[test]
 fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes() {
     let site = Site::new();
-    let _others = others(&site, "nightly:report");
+    let _others = site.holder(&["nightly:report"]);
     for (shell, has) in
         [("bash", "_leasehold_here"), ("zsh", "#compdef leasehold"), ("fish", "complete -c leasehold")]
     {
-        let done = site.finish(site.leasehold(&["completions", shell])).silent(0);
-        assert!(done.out.contains(has), "{shell}");
+        site.finish(site.leasehold(&["completions", shell])).silent(0).out_has(&[has]);
     }
-    let marked = site.task("every", &["2h", "marked:one", "--", "true"]);
-    site.finish(marked).silent(0);
-    let _spaced = site.start(site.run(&["app:my job", "--", "sleep", "60"]));
-    until("it holds", || {
-        let show = site.leasehold(&["show", "-q", "--store", site.store(), "app:my job"]);
-        site.finish(show).status.code() == Some(0)
-    });
+    site.finish(site.task("every", &["2h", "marked:one", "--", "true"])).silent(0);
+    let _spaced = site.holder(&["app:my job"]);
     // Typed by hand, with a tab at the end.
     let mut bash =
         Pty::start(&site, "env", &[&format!("PATH={}", path()), "bash", "--norc", "--noprofile", "-i"]);

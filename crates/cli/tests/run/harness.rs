@@ -190,10 +190,10 @@ impl Site {
         });
     }
 
-    /// The events in a file.
+    /// The events of [`telling`](Self::telling).
     #[track_caller]
-    pub(crate) fn events(&self, name: &str) -> Vec<Value> {
-        json_lines(&self.read(name))
+    pub(crate) fn events(&self) -> Vec<Value> {
+        json_lines(&self.read("events"))
     }
 
     /// Waits until a file is not empty, and returns its content.
@@ -244,13 +244,10 @@ impl Drop for Running {
         // killed.
         for signal in [Signal::TERM, Signal::TERM, Signal::KILL] {
             let end = Instant::now() + Duration::from_secs(2);
-            while matches!(self.child.try_wait(), Ok(None)) {
-                if Instant::now() > end {
-                    break;
-                }
-                if end - Instant::now() > Duration::from_millis(1990) {
-                    let _ = kill_process(pid(self.child.id()), signal);
-                }
+            if matches!(self.child.try_wait(), Ok(None)) {
+                let _ = kill_process(pid(self.child.id()), signal);
+            }
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
@@ -371,6 +368,11 @@ impl Done {
         assert!(!self.out.contains(SECRET) && !self.err.contains(SECRET), "{self:?}");
         self
     }
+}
+
+/// The names of these events.
+pub(crate) fn names(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["event"].as_str().expect("a name")).collect()
 }
 
 /// An object a line.

@@ -1,18 +1,13 @@
 //! `leasehold hold`: a lock for a script.
 
-use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use servers::Flavor;
 
-use crate::harness::{Site, until};
+use crate::harness::{Site, names, until};
 use crate::pty::{CTRL_C, Pty};
-use crate::shell::in_shell;
-
-fn bash(site: &Site, script: &str) -> Command {
-    in_shell(site, "bash", &["-c", script])
-}
+use crate::shell::{bash, in_bash};
 
 #[test]
 fn a_script_is_alone_from_the_fence_to_its_end() {
@@ -22,7 +17,7 @@ fn a_script_is_alone_from_the_fence_to_its_end() {
             read -r fence <&9 || exit 75
             echo \"$fence\"
             leasehold run -n deploy -- true 2> /dev/null; echo $?";
-        let done = site.finish(bash(&site, script)).silent(0);
+        let done = bash(&site, script).silent(0);
         let lines: Vec<_> = done.out.lines().collect();
         assert!(lines[0].parse::<u64>().unwrap() > 0, "{done:?}");
         assert_eq!(lines[1], "75");
@@ -41,7 +36,7 @@ fn closing_the_descriptor_lets_the_lock_go_with_0() {
         exec 9<&-
         leasehold run -w 10 deploy -- true || exit 1
         until [ -s code ]; do sleep 0.02; done; cat code";
-    site.finish(bash(&site, script)).prints(0, "0\n");
+    bash(&site, script).prints(0, "0\n");
 }
 
 #[test]
@@ -49,10 +44,8 @@ fn a_refused_request_reads_no_fence() {
     let site = Site::new();
     let holder = site.holder(&["deploy"]);
     let script = "exec 9< <(leasehold hold -nq deploy); read -r fence <&9 || exit 75";
-    site.finish(bash(&site, script)).silent(75);
-    let done =
-        site.finish(bash(&site, "leasehold hold -w 50ms -E 9 deploy")).says(9, &["deploy: not free within"]);
-    assert_eq!(done.out, "");
+    bash(&site, script).silent(75);
+    bash(&site, "leasehold hold -w 50ms -E 9 deploy").says(9, &["deploy: not free within"]).out_is("");
     drop(holder);
 }
 
@@ -65,7 +58,7 @@ fn a_loss_is_the_end_of_the_pipe_and_70() {
         echo $fence > fence
         read -r more <&9; echo \"end $?\"
         until [ -s code ]; do sleep 0.02; done; cat code";
-    let run = site.start(bash(&site, script));
+    let run = site.start(in_bash(&site, script));
     site.wait_for("fence");
     server.text(&["DEL", "deploy"]);
     let done = run.finish().out_is("end 1\n70\n");
@@ -81,7 +74,7 @@ fn a_lease_that_cannot_be_renewed_is_the_end_of_the_pipe_by_its_end() {
         read -r fence <&9 || exit 75
         echo $fence > fence
         read -r more <&9; echo end";
-    let run = site.start(bash(&site, script));
+    let run = site.start(in_bash(&site, script));
     site.wait_for("fence");
     proxy.black_hole();
     let silent = std::time::Instant::now();
@@ -98,7 +91,7 @@ fn a_lock_that_was_lost_before_its_release_is_70() {
         read -r fence <&9 || exit 75
         echo $fence > fence; until [ -e go ]; do sleep 0.02; done; exec 9<&-
         until [ -s code ]; do sleep 0.02; done; cat code";
-    let run = site.start(bash(&site, script));
+    let run = site.start(in_bash(&site, script));
     site.wait_for("fence");
     server.text(&["SET", "deploy", "theirs"]);
     site.go();
@@ -115,7 +108,7 @@ fn while_a_full_pipe_is_not_read_the_lease_is_renewed() {
         leasehold hold --ttl 600ms --status-fd 7 k >&9 7>events &
         until [ -e go ]; do sleep 0.02; done
         head -c 65536 <&9 >/dev/null; read -r fence <&9; echo $fence; kill $!";
-    let run = site.start(bash(&site, script));
+    let run = site.start(in_bash(&site, script));
     until("it is renewed", || site.read("events").matches("renewed").count() >= 3);
     site.finish(site.run(&["-nq", "k", "--", "true"])).silent(75);
     site.go();
@@ -128,8 +121,9 @@ fn a_longest_hold_is_70_and_says_so() {
     site.finish(site.task("hold", &["--max-hold", "300ms", "k"]))
         .says(70, &["k: held for as long as --max-hold 300ms allows"]);
     site.finish(site.telling("hold", "--max-hold 300ms k >/dev/null")).exits_with(70);
-    let names: Vec<_> = site.events("events").iter().map(|event| event["event"].clone()).collect();
-    assert_eq!((names.first(), names.last()), (Some(&"acquired".into()), Some(&"lost".into())), "{names:?}");
+    let events = site.events();
+    let names = names(&events);
+    assert_eq!((names.first(), names.last()), (Some(&"acquired"), Some(&"lost")), "{names:?}");
 }
 
 #[test]
@@ -184,7 +178,7 @@ fn killed_it_keeps_others_out_no_longer_than_its_ttl() {
 #[test]
 fn without_a_reader_it_lets_go_at_once() {
     let site = Site::new();
-    site.finish(bash(&site, "leasehold hold k | true; echo ${PIPESTATUS[0]}")).prints(0, "0\n");
+    bash(&site, "leasehold hold k | true; echo ${PIPESTATUS[0]}").prints(0, "0\n");
     site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
@@ -200,21 +194,9 @@ fn a_hold_whose_script_ends_does_not_wait_any_more() {
             exec 9<&-
             for i in {1..500}; do [ -s code ] && break; sleep 0.02; done; cat code
             leasehold show deploy | grep waiting";
-        site.finish(bash(&site, script)).prints(0, "0\nwaiting  0\n");
+        bash(&site, script).prints(0, "0\nwaiting  0\n");
         drop(holder);
     }
-}
-
-#[test]
-fn its_events_are_those_of_a_lock_without_a_command() {
-    let site = Site::new();
-    let script = "\
-        exec 9< <(leasehold hold --status-fd 7 k 7>events); read -r fence <&9; exec 9<&-
-        until grep -q released events; do sleep 0.02; done";
-    site.finish(bash(&site, script)).silent(0);
-    let events = site.read("events");
-    let names: Vec<_> = events.lines().map(|line| line.split('"').nth(3).unwrap()).collect();
-    assert_eq!(names, ["acquired", "released"]);
 }
 
 /// The second one inherits the end of the first one's pipe.
@@ -228,7 +210,7 @@ fn each_of_two_holds_in_one_script_can_be_released_alone() {
             exec {first}<&-
             leasehold run -w 10 one -- leasehold run -nqE 9 two -- true"
         );
-        site.finish(bash(&site, &script)).silent(9);
+        bash(&site, &script).silent(9);
     }
-    assert!(site.read("events").starts_with("{\"event\":\"acquired\","));
+    assert_eq!(site.events()[0]["event"], "acquired");
 }

@@ -85,8 +85,7 @@ fn a_command_that_ended_behind_its_lease_is_70_although_it_did_well() {
     site.finish(site.run_script(&["k"], "touch go")).silent(0);
     until("the command has ended", || !is_alive(&command));
     run.signal(Signal::CONT);
-    let done = run.finish().err_has(&["check what it did"]);
-    done.says(70, &["k: "]);
+    run.finish().says(70, &["k: ", "check what it did"]);
 }
 
 #[test]
@@ -136,10 +135,8 @@ fn a_release_waits_three_seconds_for_a_stopped_server_at_any_ttl() {
     let began = [("run", 3, 3), ("once", 0, 69), ("every", 4, 4)].map(|(task, script_ends, code)| {
         let script = format!("echo $$ > {task}; until [ -e go ]; do sleep 0.02; done; exit {script_ends}");
         let period: &[&str] = if task == "every" { &["1h"] } else { &[] };
-        let options = ["--store", site.store(), "--ttl", "3m"];
-        let mut words = [&[task][..], &options, period, &[task]].concat();
-        words.extend(["--", "sh", "-c", &script]);
-        let run = site.start(site.leasehold(&words));
+        let words = [&["--ttl", "3m"], period, &[task, "--", "sh", "-c", &script]].concat();
+        let run = site.start(site.task(task, &words));
         site.wait_for(task);
         (task, run, code)
     });
@@ -147,15 +144,11 @@ fn a_release_waits_three_seconds_for_a_stopped_server_at_any_ttl() {
     site.go();
     let ended = Instant::now();
     for (task, run, code) in began {
-        let done = run.finish();
+        let done = run.finish().exits_with(code).err_has(&["did not confirm the release"]);
         let lasted = ended.elapsed();
         assert!(lasted < Duration::from_secs(4), "{task}: {lasted:?}");
-        assert_eq!(done.status.code(), Some(code), "{done:?}");
-        assert!(
-            done.err.lines().next().unwrap().ends_with("does not answer: trying for 2s more"),
-            "{done:?}"
-        );
-        assert!(done.err.contains("did not confirm the release"), "{done:?}");
+        let first = done.err.lines().next().unwrap();
+        assert!(first.ends_with("does not answer: trying for 2s more"), "{done:?}");
         assert_eq!(done.err.contains("may be run again"), code == 69, "{done:?}");
     }
 }

@@ -3,8 +3,9 @@
 use servers::{Flavor, Server};
 
 use crate::database::ready;
-use crate::harness::{Done, OURS, Running, Site, json_lines, until};
+use crate::harness::{Done, Running, Site, json_lines, until};
 use crate::pty::Pty;
+use crate::shell::bash;
 
 fn holder(site: &Site, label: &str, keys: &[&str]) -> Running {
     site.holder(&[&["--ttl", "20", "--label", label], keys].concat())
@@ -110,21 +111,15 @@ fn on_a_terminal_each_lock_has_one_line_and_elsewhere_nothing_is_cut() {
 #[test]
 fn keys_that_are_no_text_are_escaped_and_can_be_looked_for() {
     let site = Site::new();
-    let script = format!(
-        "k=$(printf 'a\\377\\nb'); {OURS} run --store {store} \"$k\" -- \
-         {OURS} ls --store {store} --json \"$(printf 'a\\377')\"",
-        store = site.store()
-    );
-    let done = site.finish(site.process("bash", &["-c", &script])).silent(0);
-    assert_eq!(keys(&done), ["a\\xff\\nb"]);
+    let script =
+        "k=$(printf 'a\\377\\nb'); leasehold run \"$k\" -- leasehold ls --json \"$(printf 'a\\377')\"";
+    assert_eq!(keys(&bash(&site, script).silent(0)), ["a\\xff\\nb"]);
 }
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is() {
     let site = Site::new();
     let _holder = holder(&site, "x", &["held"]);
-    let ls = format!("{OURS} ls --store {} --all", site.store());
-    site.finish(site.process("bash", &["-c", &format!("{ls} | true; exit ${{PIPESTATUS[0]}}")])).silent(0);
-    site.finish(site.process("bash", &["-c", &format!("{ls} > /dev/full")]))
-        .says(126, &["cannot be printed"]);
+    bash(&site, "leasehold ls --all | true; exit ${PIPESTATUS[0]}").silent(0);
+    bash(&site, "leasehold ls --all > /dev/full").says(126, &["cannot be printed"]);
 }

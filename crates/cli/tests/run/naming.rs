@@ -15,11 +15,10 @@ fn the_key_is_the_librarys_wherever_it_is_said_and_each_task_finds_it_by_name() 
     assert_eq!(server.text(&theirs), Reply::Bulk(None), "ShedLock got in");
 
     let task = |words: &[&str]| site.finish(site.task(words[0], &[&naming, &words[1..]].concat()));
-    site.finish(site.run(&[&naming[..], &["-n", "nightly", "--", "true"]].concat()))
-        .says(75, &["job-lock:prod:nightly: held by"]);
-    assert!(task(&["show", "nightly"]).out.contains("job-lock:prod:nightly"));
-    assert!(task(&["ls", "night"]).out.contains("job-lock:prod:nightly"));
-    assert!(task(&["ls", "--all"]).out.contains("job-lock:prod:nightly"));
+    task(&["run", "-n", "nightly", "--", "true"]).says(75, &["job-lock:prod:nightly: held by"]);
+    for words in [["show", "nightly"], ["ls", "night"], ["ls", "--all"]] {
+        task(&words).out_has(&["job-lock:prod:nightly"]);
+    }
     task(&["ls", "-q", "day"]).silent(0);
     task(&["break", "nightly", "--fence", "1"]).says(75, &["job-lock:prod:nightly"]);
     site.go();
@@ -29,18 +28,14 @@ fn the_key_is_the_librarys_wherever_it_is_said_and_each_task_finds_it_by_name() 
 #[test]
 fn a_run_wakes_a_waiter_of_python_redis_lock() {
     let (server, site) = Site::on_server(Flavor::Valkey91);
-    for words in [&["run", "--naming", "python-redis-lock"][..], &["once", "--naming", "python-redis-lock"]] {
-        let words = [words, &["--store", site.store(), "k", "--", "true"]].concat();
-        site.finish(site.leasehold(&words)).silent(0);
-        assert_eq!(server.text(&["LRANGE", "lock-signal:k", "0", "-1"]), list(&["1"]), "{words:?}");
+    for task in ["run", "once"] {
+        site.finish(site.task(task, &["--naming", "python-redis-lock", "k", "--", "true"])).silent(0);
+        let one = Reply::Array(Some(vec![Reply::Bulk(Some(b"1".to_vec()))]));
+        assert_eq!(server.text(&["LRANGE", "lock-signal:k", "0", "-1"]), one, "{task}");
         until("the signal is over", || server.text(&["EXISTS", "lock-signal:k"]) == Reply::Integer(0));
     }
     site.finish(site.run(&["lock:k", "--", "true"])).silent(0);
     assert_eq!(server.text(&["EXISTS", "lock-signal:k"]), Reply::Integer(0), "nobody asked for it");
-}
-
-fn list(texts: &[&str]) -> Reply {
-    Reply::Array(Some(texts.iter().map(|text| Reply::Bulk(Some(text.as_bytes().into()))).collect()))
 }
 
 #[test]

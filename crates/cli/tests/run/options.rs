@@ -54,7 +54,6 @@ fn a_longest_hold_ends_the_command_with_70_and_says_that_it_was_that() {
     for site in Site::on_file_and(Flavor::Redis82) {
         for options in [&["--max-hold", "2"][..], &["--max-hold", "2", "--ttl", "1"]] {
             let script = "echo $$ > running; exec sleep 60";
-            let _ = std::fs::remove_file(site.path("running"));
             let started = Instant::now();
             site.finish(site.run_script(&[options, &["k"]].concat(), script))
                 .says(70, &["k: held for as long as --max-hold 2s allows", "ended"]);

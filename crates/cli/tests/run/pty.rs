@@ -161,7 +161,7 @@ impl Pty {
         }
     }
 
-    /// Waits for the end of the session's first process.
+    /// Types keys, and waits until the screen shows all of this.
     #[track_caller]
     pub(crate) fn draws(&mut self, keys: &str, words: &[&str]) -> String {
         self.types(keys);
@@ -173,6 +173,7 @@ impl Pty {
         self.leader.id()
     }
 
+    /// Waits for its end.
     #[track_caller]
     pub(crate) fn ends_with(&mut self, code: i32) {
         let status = end_of(&mut self.leader);

@@ -1,13 +1,11 @@
 //! The README's lines for a shell, run as printed. Only the programs, the server and the fence are
 //! the test's.
 
-use std::fs;
-
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, Site};
+use crate::harness::Site;
 use crate::pty::Pty;
-use crate::shell::{in_shell, others, path, program};
+use crate::shell::{bash, path, program};
 
 const README: &str = include_str!("../../../../README.md");
 
@@ -57,10 +55,6 @@ fn at(server: &Server, line: &str) -> String {
     line.replace("redis://10.0.0.5", &server.url())
 }
 
-fn say(site: &Site, line: &str) -> Done {
-    site.finish(in_shell(site, "bash", &["-c", line]))
-}
-
 #[test]
 fn every_command_of_the_readme_has_a_test_here() {
     let here = include_str!("readme.rs");
@@ -78,13 +72,13 @@ fn each_line_that_runs_a_command_does_so_under_its_lock_and_with_a_fence() {
         let line = &at(&server, line);
         let site = Site::new();
         with_program(&site, line);
-        let done = say(&site, line).silent(0);
+        let done = bash(&site, line).silent(0);
         let (command, fence) = done.out.lines().next().unwrap().rsplit_once(' ').unwrap();
         assert_eq!(command, line.split_once(" -- ").unwrap().1, "{done:?}");
         assert!(fence.parse::<u64>().unwrap() > 0, "{done:?}");
         assert!(done.out.ends_with("\n0\n"), "nobody held {line}: {done:?}");
         // Jobs that run once, or once per period, are not run again; everything else is.
-        let again = say(&site, line).silent(0);
+        let again = bash(&site, line).silent(0);
         let runs_again = line.starts_with("leasehold run") || line.contains(" --now ");
         assert_eq!(again.out.is_empty(), !runs_again, "{line}: {again:?}");
     }
@@ -96,8 +90,8 @@ fn a_run_that_does_not_wait_says_so_by_its_code_or_not_at_all() {
     let codes = waits_not.iter().map(|line| {
         let site = Site::new();
         with_program(&site, line);
-        let _others = others(&site, key(line));
-        let done = say(&site, line).out_is("");
+        let _others = site.holder(&[key(line)]);
+        let done = bash(&site, line).out_is("");
         (done.status.code().unwrap(), done.err.is_empty())
     });
     assert_eq!(codes.collect::<Vec<_>>(), [(75, false), (0, true)], "{waits_not:?}");
@@ -106,9 +100,9 @@ fn a_run_that_does_not_wait_says_so_by_its_code_or_not_at_all() {
 #[test]
 fn show_and_ls_name_the_holder_and_break_ends_its_lease() {
     let site = Site::new();
-    let say = |line: &str| say(&site, line);
-    assert_eq!(say(line("show")).status.code(), Some(1));
-    let _others = others(&site, key(line("show")));
+    let say = |line: &str| bash(&site, line);
+    say(line("show")).exits_with(1);
+    let _others = site.holder(&[key(line("show"))]);
     say(line("show")).silent(0);
     say(line("ls")).silent(0).out_has(&["nightly"]);
     say(line("metrics")).silent(0);
@@ -118,14 +112,14 @@ fn show_and_ls_name_the_holder_and_break_ends_its_lease() {
     screen.wait_for("nightly");
 
     let breaks = line("break");
-    fs::remove_file(site.path("running")).unwrap();
-    let _deploys = others(&site, "deploy");
+    let _deploys = site.holder(&["deploy"]);
     let shown = say("leasehold show deploy").out;
     let fence = shown.lines().find_map(|line| line.strip_prefix("fence    ")).unwrap();
     let written = breaks.rsplit(' ').next().unwrap();
     say(&breaks.replace(written, fence)).silent(0);
-    assert_eq!(say("leasehold show -q deploy").status.code(), Some(1));
-    assert_eq!(say(line("forget")).status.code(), Some(1), "it was not done");
+    say("leasehold show -q deploy").exits_with(1);
+    // It was not done.
+    say(line("forget")).exits_with(1);
 }
 
 #[test]
@@ -133,13 +127,13 @@ fn a_server_is_diagnosed_mended_and_measured() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::new();
     // The server keeps nothing on disk.
-    let done = say(&site, &at(&server, line("doctor")));
+    let done = bash(&site, &at(&server, line("doctor")));
     let mends = done.out.lines().find_map(|line| line.trim().strip_prefix("fix   redis-cli> ")).unwrap();
     assert_eq!((done.status.code(), mends), (Some(2), "CONFIG SET appendonly yes"), "{done:?}");
     server.text(&mends.split(' ').collect::<Vec<_>>());
-    let done = say(&site, &at(&server, line("doctor")));
+    let done = bash(&site, &at(&server, line("doctor")));
     assert!(matches!(done.status.code(), Some(0 | 1)) && done.out.contains(": 0 unsafe, "), "{done:?}");
-    say(&site, &at(&server, line("bench"))).exits_with(0).out_has(&["pairs a second"]);
+    bash(&site, &at(&server, line("bench"))).exits_with(0).out_has(&["pairs a second"]);
 }
 
 #[test]
@@ -147,7 +141,7 @@ fn the_rest_of_a_script_has_the_lock_until_it_ends() {
     let site = Site::new();
     let [holds] = block("exec 9<")[..] else { panic!("one line") };
     let script = format!("{holds}\nleasehold run -nq deploy -- true; echo $? $fence");
-    let done = say(&site, &script);
+    let done = bash(&site, &script);
     let (busy, fence) = done.out.trim().split_once(' ').unwrap();
     assert!(busy == "75" && fence.parse::<u64>().unwrap() > 0, "{done:?}");
     site.finish(site.run(&["-w", "10", "deploy", "--", "true"])).silent(0);

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use servers::Flavor;
 
 use crate::harness::{OURS, Running, Site, has, until};
+use crate::shell::bash;
 
 fn holder(site: &Site, keys: &[&str]) -> Running {
     site.holder(&[&["--ttl", "20", "--label", "the holder"], keys].concat())
@@ -79,7 +80,7 @@ fn events_name_the_keys_and_the_one_in_the_way() {
     let site = Site::new();
     let holder = holder(&site, &["b"]);
     site.finish(site.telling("run", "-q -w 2 c b a -- true")).silent(75);
-    let told = site.events("events");
+    let told = site.events();
     assert_eq!(told.len(), 2, "{told:?}");
     for (event, name) in told.iter().zip(["waiting", "busy"]) {
         has(event, &json!({"event": name, "key": "b", "keys": ["a", "b", "c"]}));
@@ -87,20 +88,16 @@ fn events_name_the_keys_and_the_one_in_the_way() {
     site.go();
     holder.finish().silent(0);
     site.finish(site.telling("run", "-q b a -- true")).silent(0);
-    has(&site.events("events")[0], &json!({"event": "acquired", "key": "a", "keys": ["a", "b"]}));
+    has(&site.events()[0], &json!({"event": "acquired", "key": "a", "keys": ["a", "b"]}));
 }
 
 #[test]
 fn a_script_holds_several_keys_under_the_fence_that_it_reads() {
     let site = Site::new();
-    let script = format!(
-        "exec 9< <({OURS} hold b a); read -r fence <&9 || exit 75
-         echo \"$fence\"; {OURS} show --json a; {OURS} show --json b
-         {OURS} run -nq b -- true; echo $?; exec 9<&-; {OURS} run -w 20 b a -- true; echo $?",
-    );
-    let mut command = site.process("bash", &["-c", &script]);
-    command.env("LEASEHOLD_STORE", site.store());
-    let done = site.finish(command).silent(0);
+    let script = "exec 9< <(leasehold hold b a); read -r fence <&9 || exit 75
+         echo \"$fence\"; leasehold show --json a; leasehold show --json b
+         leasehold run -nq b -- true; echo $?; exec 9<&-; leasehold run -w 20 b a -- true; echo $?";
+    let done = bash(&site, script).silent(0);
     let lines: Vec<_> = done.out.lines().collect();
     for line in &lines[1..3] {
         let seen: Value = serde_json::from_str(line).unwrap();

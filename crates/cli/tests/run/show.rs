@@ -3,7 +3,8 @@
 use serde_json::json;
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, LIMIT, OURS, SECRET, Site, has, until};
+use crate::harness::{Done, LIMIT, SECRET, Site, has, until};
+use crate::shell::bash;
 
 fn millis_since_1970() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -80,8 +81,7 @@ fn another_programs_lock_is_shown_as_held_and_a_key_that_is_not_a_lock_is_65() {
     show(&site, &["list"])
         .says(65, &["list: ", "not a lock", "delete it there"])
         .out_has(&["held by  a value that is not a lock\n"]);
-    let done = show(&site, &["--json", "list"]);
-    assert_eq!(done.status.code(), Some(65));
+    let done = show(&site, &["--json", "list"]).exits_with(65);
     assert_eq!(done.json()["holders"][0]["kind"], "not_a_lock");
     show(&site, &["-q", "list"]).silent(65);
 
@@ -99,14 +99,13 @@ fn another_programs_lock_is_shown_as_held_and_a_key_that_is_not_a_lock_is_65() {
 #[test]
 fn keys_are_shown_on_one_line_whatever_their_bytes() {
     let site = Site::new();
-    let script = format!(
-        "k=$(printf 'a\\377\\nb'); {OURS} run --store {store} \"$k\" -- {OURS} show --store {store} $1 \"$k\"",
-        store = site.store()
-    );
-    let done = site.finish(site.process("bash", &["-c", &script, "bash"])).silent(0);
+    let shown = |option: &str| {
+        let run = "k=$(printf 'a\\377\\nb'); leasehold run \"$k\" -- leasehold show";
+        bash(&site, &format!("{run} {option} \"$k\"")).silent(0)
+    };
+    let done = shown("");
     assert!(done.out.starts_with("key      a\\xff\\nb\nheld by  "), "{done:?}");
-    let done = site.finish(site.process("bash", &["-c", &script, "bash", "--json"]));
-    assert_eq!(done.json()["key"], "a\\xff\\nb");
+    assert_eq!(shown("--json").json()["key"], "a\\xff\\nb");
 }
 
 #[test]
@@ -117,14 +116,11 @@ fn a_store_that_refuses_is_69_and_the_password_is_kept() {
     show(&with(SECRET), &["--json", "k"]).says(1, &["password in --store"]).keeps_the_secret();
     let done = show(&with(SECRET), &["-v", "k"]).keeps_the_secret();
     assert_eq!(done.err.lines().count(), 2, "{done:?}");
-    show(&with(SECRET), &["-q", "k"]).silent(1);
     let site = with(SECRET);
+    show(&site, &["-q", "k"]).silent(1);
     site.finish(site.task("forget", &["-q", "k"])).silent(1);
     // A URL with a password in place of a key is a slip, and is not repeated.
     for words in [&["show", "redis://u:s3cret-pw@h"][..], &["ls", "redis://u:s3cret-pw@h"]] {
-        Site::new()
-            .finish(Site::new().leasehold(words))
-            .says(64, &["a store's URL", "--store"])
-            .keeps_the_secret();
+        site.finish(site.leasehold(words)).says(64, &["a store's URL", "--store"]).keeps_the_secret();
     }
 }

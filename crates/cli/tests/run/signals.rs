@@ -7,21 +7,20 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use servers::{Flavor, Server};
 
-use crate::harness::{OURS, Site, is_alive, until};
+use crate::harness::{Site, is_alive, until};
+use crate::shell::{in_shell, sh};
 
 #[test]
 fn each_signal_is_passed_on_and_the_commands_own_end_is_ours() {
     let site = Site::new();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2] {
-        let _ = fs::remove_file(site.path("running"));
         let number = signal.as_raw();
         let script = format!(
             "trap 'echo got {number}; exit 7' {number}; echo $$ > running; while :; do sleep 0.02; done"
         );
         let (run, _) = site.running(site.run_script(&["k"], &script));
         run.signal(signal);
-        let done = run.finish().exits_with(7);
-        assert_eq!(done.out, format!("got {number}\n"));
+        run.finish().exits_with(7).out_is(&format!("got {number}\n"));
     }
     site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
@@ -29,8 +28,8 @@ fn each_signal_is_passed_on_and_the_commands_own_end_is_ours() {
 #[test]
 fn a_signal_reaches_all_that_the_command_started_and_we_die_of_it_too() {
     let site = Site::new();
-    let run = site.start(site.run_script(&["k"], "sleep 60 & echo $! > child; echo $$ > running; wait"));
-    let command = site.wait_for("running");
+    let script = "sleep 60 & echo $! > child; echo $$ > running; wait";
+    let (run, command) = site.running(site.run_script(&["k"], script));
     let child = site.wait_for("child");
     run.signal(Signal::TERM);
     run.finish().died_of(Signal::TERM);
@@ -41,11 +40,8 @@ fn a_signal_reaches_all_that_the_command_started_and_we_die_of_it_too() {
 #[test]
 fn a_second_wish_to_end_kills() {
     let site = Site::new();
-    let run = site.start(site.run_script(
-        &["k"],
-        "trap 'echo x > asked' TERM INT; echo $$ > running; while :; do sleep 0.02; done",
-    ));
-    let command = site.wait_for("running");
+    let script = "trap 'echo x > asked' TERM INT; echo $$ > running; while :; do sleep 0.02; done";
+    let (run, command) = site.running(site.run_script(&["k"], script));
     run.signal(Signal::TERM);
     site.wait_for("asked");
     assert!(is_alive(&command));
@@ -84,7 +80,6 @@ fn a_signal_that_is_sent_twice_at_once_is_one_wish() {
         thread::sleep(Duration::from_millis(5));
         run.signal(Signal::TERM);
         run.finish().silent(7);
-        fs::remove_file(site.path("running")).unwrap();
     }
 }
 
@@ -137,8 +132,8 @@ fn a_signal_while_a_server_is_silent_ends_us_at_once() {
 fn the_command_ignores_signals_that_nohup_made_us_ignore() {
     let site = Site::new();
     let inner = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; grep SigIgn /proc/$$/status";
-    let script = format!("trap '' HUP; exec {OURS} run --store {} k -- sh -c '{inner}'", site.store());
-    let (run, _) = site.running(site.process("sh", &["-c", &script]));
+    let script = format!("trap '' HUP; exec leasehold run k -- sh -c '{inner}'");
+    let (run, _) = site.running(in_shell(&site, "sh", &["-c", &script]));
     run.signal(Signal::HUP);
     site.go();
     let done = run.finish().silent(0);
@@ -149,8 +144,7 @@ fn the_command_ignores_signals_that_nohup_made_us_ignore() {
 #[test]
 fn the_exit_code_of_the_command_is_seen_also_if_sigchld_was_ignored() {
     let site = Site::new();
-    let script = format!("trap '' CHLD; exec {OURS} run --store {} k -- sh -c 'exit 5'", site.store());
-    site.finish(site.process("sh", &["-c", &script])).silent(5);
+    sh(&site, "trap '' CHLD; exec leasehold run k -- sh -c 'exit 5'").silent(5);
 }
 
 #[test]

@@ -4,15 +4,12 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, OURS, SECRET, Site, has, until};
-
-fn names(events: &[Value]) -> Vec<&str> {
-    events.iter().map(|event| event["event"].as_str().unwrap()).collect()
-}
+use crate::harness::{Done, SECRET, Site, has, names, until};
+use crate::shell::{bash, in_bash, in_shell, sh};
 
 #[track_caller]
 fn tells(site: &Site, done: &Done, expected: &[&str]) -> Vec<Value> {
-    let events = site.events("events");
+    let events = site.events();
     let mut names = names(&events);
     names.dedup();
     assert_eq!(names, expected, "{done:?} {events:?}");
@@ -46,8 +43,8 @@ fn a_run_and_a_hold_that_report_events_receive_signals_as_without() {
     let done = run.finish().silent(7);
     tells(&site, &done, &["acquired", "ended", "released"]);
 
-    let words = format!("exec 7> events; exec leasehold hold --store {} --status-fd 7 k", site.store());
-    let hold = site.start(crate::shell::in_shell(&site, "sh", &["-c", &format!("{words} > fence")]));
+    let words = "exec 7> events; exec leasehold hold --status-fd 7 k > fence";
+    let hold = site.start(in_shell(&site, "sh", &["-c", words]));
     site.wait_for("fence");
     hold.signal(Signal::TERM);
     let done = hold.finish().died_of(Signal::TERM);
@@ -57,10 +54,10 @@ fn a_run_and_a_hold_that_report_events_receive_signals_as_without() {
 #[test]
 fn a_run_that_waits_names_the_holder_and_one_that_fails_the_reason() {
     let site = Site::new();
-    let holder = site.holder(&["--label", "the holder", "k"]);
+    let _holder = site.holder(&["--label", "the holder", "k"]);
 
     let told_to_end = site.start(site.telling("run", "k -- true"));
-    until("it waits", || names(&site.events("events")) == ["waiting"]);
+    until("it waits", || names(&site.events()) == ["waiting"]);
     told_to_end.signal(Signal::TERM);
     let done = told_to_end.finish().died_of(Signal::TERM);
     tells(&site, &done, &["waiting"]);
@@ -73,13 +70,6 @@ fn a_run_that_waits_names_the_holder_and_one_that_fails_the_reason() {
 
     let done = site.finish(site.telling("run", "-n k -- true"));
     tells(&site, &done, &["busy"]);
-
-    let waiter = site.start(site.telling("run", "k -- true"));
-    until("it waits", || names(&site.events("events")) == ["waiting"]);
-    site.go();
-    holder.finish().silent(0);
-    let done = waiter.finish();
-    tells(&site, &done, &["waiting", "acquired", "ended", "released"]);
 }
 
 #[test]
@@ -89,13 +79,13 @@ fn a_loss_is_reported_and_then_the_exit_of_the_command() {
     let (lost, _) = site.running(site.telling("run", words));
     server.text(&["DEL", "k"]);
     lost.finish().says(70, &["lease lost"]);
-    let mut told = site.events("events");
+    let mut told = site.events();
     told.retain(|event| event["event"] != "renewed");
     assert_eq!(names(&told), ["acquired", "lost", "ended"]);
     assert!(told[1]["reason"].as_str().unwrap().contains("deleted"), "{told:?}");
 
     site.finish(site.telling("run", "--max-hold 500ms k -- sleep 60")).says(70, &["--max-hold"]);
-    let told = site.events("events");
+    let told = site.events();
     assert!(told.iter().any(|event| event["event"] == "lost"), "{told:?}");
 }
 
@@ -117,8 +107,7 @@ fn the_command_has_neither_the_descriptor_nor_the_events() {
     let site = Site::new();
     let words = "k -- sh -c 'ls /proc/$$/fd; readlink /proc/$$/fd/* /proc/$PPID/fd/* | grep events'";
     let done = site.finish(site.telling("run", words));
-    let line = format!("exec {OURS} run --store {} {words}", site.store());
-    let plain = site.finish(site.process("sh", &["-c", &line]));
+    let plain = sh(&site, &format!("exec leasehold run --store $LEASEHOLD_STORE {words}"));
     assert_eq!((done.status.code(), &done.out), (Some(1), &plain.out), "grep finds nothing: {done:?}");
 }
 
@@ -126,9 +115,9 @@ fn the_command_has_neither_the_descriptor_nor_the_events() {
 fn keys_are_written_as_json_has_them() {
     let site = Site::new();
     site.finish(site.telling("run", "'a\"b\\ ä' -- true")).silent(0);
-    assert_eq!(site.events("events")[0]["key"], "a\"b\\ ä");
+    assert_eq!(site.events()[0]["key"], "a\"b\\ ä");
     site.finish(site.telling("run", "\"$(printf 'a\\377')\" -- true")).silent(0);
-    assert_eq!(site.events("events")[0]["key"], "a\\xff");
+    assert_eq!(site.events()[0]["key"], "a\\xff");
 }
 
 #[test]
@@ -136,11 +125,10 @@ fn a_reader_that_is_gone_or_does_not_read_changes_nothing() {
     let site = Site::new();
     let runs = [("gone", "true"), ("silent", "sleep 5")].map(|(key, reader)| {
         let script = format!(
-            "{OURS} run --store {} --ttl 1500ms --status-fd 7 {key} -- sh -c 'sleep 3; exit 5' 7>&1 >&2 | {reader}; \
-             exit ${{PIPESTATUS[0]}}",
-            site.store()
+            "leasehold run --ttl 1500ms --status-fd 7 {key} -- sh -c 'sleep 3; exit 5' 7>&1 >&2 | {reader}; \
+             exit ${{PIPESTATUS[0]}}"
         );
-        site.start(site.process("bash", &["-c", &script]))
+        site.start(in_bash(&site, &script))
     });
     runs.into_iter().for_each(|run| drop(run.finish().silent(5)));
 }
@@ -149,13 +137,10 @@ fn a_reader_that_is_gone_or_does_not_read_changes_nothing() {
 fn a_pipe_that_is_full_keeps_no_lease_from_being_renewed() {
     let site = Site::new();
     // The pipe is filled before we start.
-    let script = format!(
-        "{{ timeout 0.5 cat /dev/zero >&7; \
-            {OURS} run --store {} --ttl 1500ms --status-fd 7 k -- sh -c 'sleep 3; exit 5'; echo $? >code; }} 7>&1 >&2 | \
-         {{ until [ -s code ]; do sleep 0.05; done; }}",
-        site.store()
-    );
-    site.finish(site.process("bash", &["-c", &script])).silent(0);
+    let script = "{ timeout 0.5 cat /dev/zero >&7; \
+            leasehold run --ttl 1500ms --status-fd 7 k -- sh -c 'sleep 3; exit 5'; echo $? >code; } 7>&1 >&2 | \
+         { until [ -s code ]; do sleep 0.05; done; }";
+    bash(&site, script).silent(0);
     assert_eq!(site.read("code"), "5");
 }
 
@@ -164,13 +149,12 @@ fn a_descriptor_that_cannot_be_written_to_is_refused() {
     let site = Site::new();
     let not_open = "7 is not open for writing";
     for (open, says) in [("</dev/null", not_open), (">&-", not_open), ("<.", "7 is not")] {
-        let line = format!("exec {OURS} run --store {} --status-fd 7 k -- true 7{open}", site.store());
-        site.finish(site.process("sh", &["-c", &line])).says(64, &["--status-fd: ", says, "as in 7>FILE"]);
+        sh(&site, &format!("exec leasehold run --status-fd 7 k -- true 7{open}"))
+            .says(64, &["--status-fd: ", says, "as in 7>FILE"]);
     }
     // It may be open for reading as well.
-    let line = format!("exec {OURS} run --store {} --status-fd 7 k -- true 7<>events", site.store());
-    site.finish(site.process("sh", &["-c", &line])).silent(0);
-    assert_eq!(names(&site.events("events")), ["acquired", "ended", "released"]);
+    sh(&site, "exec leasehold run --status-fd 7 k -- true 7<>events").silent(0);
+    assert_eq!(names(&site.events()), ["acquired", "ended", "released"]);
 }
 
 #[test]

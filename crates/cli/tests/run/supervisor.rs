@@ -9,6 +9,7 @@ use rustix::process::{Signal, geteuid};
 use servers::Flavor;
 
 use crate::harness::{OURS, Running, SECRET, Site, child_of, is_alive, kill, kill_with, until};
+use crate::shell::in_shell;
 
 /// Records its own process id and that of an orphan in another session; both ignore SIGTERM.
 const SCATTERED: &str = "\
@@ -21,8 +22,8 @@ const SLACK: Duration = Duration::from_millis(300);
 const ALLOWED: Duration = Duration::from_millis(200);
 
 fn scattered(site: &Site, words: &[&str]) -> (Running, [String; 2]) {
-    let run = site.start(site.run_script(words, SCATTERED));
-    let all = [site.wait_for("running"), site.wait_for("far")];
+    let (run, command) = site.running(site.run_script(words, SCATTERED));
+    let all = [command, site.wait_for("far")];
     assert!(all.iter().all(|number| is_alive(number)));
     (run, all)
 }
@@ -124,12 +125,10 @@ fn a_kill_of_the_supervisor_ends_all_of_the_command_and_us_with_70() {
 #[test]
 fn a_kill_of_the_supervisor_spares_what_was_started_before_the_command() {
     let site = Site::new();
-    let script = format!(
-        "sh -c 'sleep 60 & echo $! > below; wait' & echo $! > earlier; until [ -s below ]; do sleep 0.02; done; \
-         exec {OURS} run --store {} k -- sh -c 'echo $PPID > supervisor; echo $$ > running; exec sleep 60'",
-        site.store()
-    );
-    let (run, command) = site.running(site.process("sh", &["-c", &script]));
+    let script = "\
+        sh -c 'sleep 60 & echo $! > below; wait' & echo $! > earlier; until [ -s below ]; do sleep 0.02; done; \
+        exec leasehold run k -- sh -c 'echo $PPID > supervisor; echo $$ > running; exec sleep 60'";
+    let (run, command) = site.running(in_shell(&site, "sh", &["-c", script]));
     kill(&site.wait_for("supervisor"));
     run.finish().says(70, &["k: the supervisor of the command was killed"]);
     assert!(!is_alive(&command));
@@ -334,9 +333,8 @@ fn a_process_that_we_may_not_kill_keeps_the_lock_when_leasehold_was_killed() {
 #[test]
 fn the_supervisor_survives_signals_that_end_other_processes() {
     let site = Site::new();
-    let run = site
-        .start(site.run_script(&["k"], "echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 6"));
-    site.wait_for("running");
+    let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 6";
+    let (run, _) = site.running(site.run_script(&["k"], script));
     let supervisor = supervisor_of(&run);
     for signal in ["INT", "QUIT", "HUP", "TERM", "USR1", "USR2", "TSTP", "TTIN", "TTOU"] {
         site.finish(site.process("kill", &[&format!("-{signal}"), &supervisor])).silent(0);
@@ -411,7 +409,6 @@ fn a_password_is_neither_in_the_words_nor_in_the_environment_of_the_supervisor()
     let from_environment = site.by_environment(&["run", "k", "--", "sh", "-c", script]);
     let by_option = site.run_script(&["-q", "other"], script);
     for command in [from_environment, by_option] {
-        let _ = fs::remove_file(site.path("running"));
         let (run, _) = site.running(command);
         let supervisor = supervisor_of(&run);
         for file in ["cmdline", "environ"] {

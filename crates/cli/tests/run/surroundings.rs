@@ -4,6 +4,7 @@
 use servers::Flavor;
 
 use crate::harness::{OURS, Site};
+use crate::shell::{bash, sh};
 
 /// Checks that a script prints the same under our command as without it, started by this prefix.
 #[track_caller]
@@ -53,24 +54,19 @@ fn the_environment_is_only_added_to() {
 #[test]
 fn a_run_works_with_any_standard_stream_closed() {
     let site = Site::new();
-    let ours = format!("{} run --store {} k --", OURS, site.store());
     for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
-        site.finish(site.process("sh", &["-c", &format!("exec {ours} sh -c 'exit 4' {closed}")])).silent(4);
+        sh(&site, &format!("exec leasehold run k -- sh -c 'exit 4' {closed}")).silent(4);
         // The same for an error message that nobody can read.
-        site.finish(site.process("sh", &["-c", &format!("exec {ours} /nonexistent {closed}")]))
-            .exits_with(127);
+        sh(&site, &format!("exec leasehold run k -- /nonexistent {closed}")).exits_with(127);
     }
 }
 
 #[test]
 fn a_reader_that_has_gone_ends_the_command_as_it_does_without_us_and_not_us() {
     let site = Site::new();
-    let ours = format!("{} run --store {} k --", OURS, site.store());
-    let script = format!("{{ {ours} yes; echo $? >&2; }} | true");
-    let done = site.finish(site.process("bash", &["-c", &script]));
+    let done = bash(&site, "{ leasehold run k -- yes; echo $? >&2; } | true");
     assert_eq!(done.err, format!("{}\n", 128 + 13), "{done:?}");
     // Our own messages, to a pipe without a reader.
-    let script = format!("{{ {ours} /nonexistent 2>&1; echo $? > code; }} | true");
-    site.finish(site.process("bash", &["-c", &script])).silent(0);
+    bash(&site, "{ leasehold run k -- /nonexistent 2>&1; echo $? > code; } | true").silent(0);
     assert_eq!(site.read("code"), "127");
 }

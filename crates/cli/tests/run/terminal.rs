@@ -21,17 +21,16 @@ fn has(program: &str) -> bool {
     found
 }
 
-fn is_stopped(number: &str) -> bool {
-    fs::read_to_string(format!("/proc/{number}/stat")).is_ok_and(|stat| stat.contains(") T "))
+/// A shell in which somebody typed this line.
+fn entered(line: &str) -> (Site, Pty) {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters(line);
+    (site, pty)
 }
 
-#[test]
-fn cat_echoes_and_ends_at_ctrl_d() {
-    let site = Site::new();
-    let mut pty = Pty::script(&site, "exec $L run k -- cat");
-    pty.types_until("hello\n", "hello\r\nhello\r\n");
-    pty.types(CTRL_D);
-    pty.ends_with(0);
+fn is_stopped(number: &str) -> bool {
+    fs::read_to_string(format!("/proc/{number}/stat")).is_ok_and(|stat| stat.contains(") T "))
 }
 
 /// Regression: no column counted as few columns, and the line lacked the holder.
@@ -177,9 +176,7 @@ fn an_interrupt_that_nobody_typed_is_passed_on_at_a_terminal_too() {
 
 #[test]
 fn a_job_that_is_stopped_and_continued_within_its_lease_goes_on_and_keeps_the_lock() {
-    let site = Site::new();
-    let mut pty = Pty::shell(&site);
-    pty.enters("$L run --ttl 3 k -- sh -c 'echo $$ > running; read -r x; echo got''=$x'");
+    let (site, mut pty) = entered("$L run --ttl 3 k -- sh -c 'echo $$ > running; read -r x; echo got''=$x'");
     let command = site.wait_for("running");
     for _ in 0..3 {
         pty.is_stopped();
@@ -196,11 +193,9 @@ fn a_job_that_is_stopped_and_continued_within_its_lease_goes_on_and_keeps_the_lo
 
 #[test]
 fn a_run_that_another_process_stops_again_and_again_stops_its_command_each_time() {
-    let site = Site::new();
-    let mut pty = Pty::shell(&site);
-    pty.enters("$L run --status-fd 7 k -- sh -c 'echo $$ > running; read -r x' 7>events");
+    let (site, mut pty) = entered("$L run --status-fd 7 k -- sh -c 'echo $$ > running; read -r x' 7>events");
     let command = site.wait_for("running");
-    let run = site.events("events")[0]["pid"].to_string();
+    let run = site.events()[0]["pid"].to_string();
     for _ in 0..3 {
         // One that comes just before it is continued is forgotten by the kernel.
         until("it stops", || {
@@ -218,9 +213,7 @@ fn a_run_that_another_process_stops_again_and_again_stops_its_command_each_time(
 /// A process that is stopped in the middle of a transaction keeps the file from everybody.
 #[test]
 fn a_run_stops_only_after_the_request_that_is_under_way() {
-    let site = Site::new();
-    let mut pty = Pty::shell(&site);
-    pty.enters(
+    let (site, mut pty) = entered(
         "$L run --status-fd 7 k -- sh -c 'echo $$ > running; until [ -e go ]; do sleep 0.02; done' 7>events",
     );
     site.wait_for("running");
@@ -228,7 +221,7 @@ fn a_run_stops_only_after_the_request_that_is_under_way() {
     file.execute_batch("BEGIN IMMEDIATE").unwrap();
     site.go();
     until("it begins to release", || site.read("events").contains(r#""event":"ended""#));
-    let run = site.events("events")[0]["pid"].to_string();
+    let run = site.events()[0]["pid"].to_string();
     kill_with(&run, Signal::TSTP);
     until("it has read the signal", || {
         let status = fs::read_to_string(format!("/proc/{run}/status")).unwrap();
@@ -244,9 +237,7 @@ fn a_run_stops_only_after_the_request_that_is_under_way() {
 
 #[test]
 fn a_job_that_is_stopped_past_its_lease_is_70_when_it_goes_on_and_the_lock_was_free() {
-    let site = Site::new();
-    let mut pty = Pty::shell(&site);
-    pty.enters("$L run --ttl 1 k -- sh -c 'trap \"\" TERM; echo $$ > running; read -r x'");
+    let (site, mut pty) = entered("$L run --ttl 1 k -- sh -c 'trap \"\" TERM; echo $$ > running; read -r x'");
     let command = site.wait_for("running");
     pty.types_until(CTRL_Z, "Stopped");
     let look =
@@ -263,9 +254,8 @@ fn a_job_that_is_stopped_past_its_lease_is_70_when_it_goes_on_and_the_lock_was_f
 /// The supervisor continues the command so that it can end, and that continues us.
 #[test]
 fn a_job_that_is_ended_while_it_is_stopped_says_so_although_its_lease_can_still_be_renewed() {
-    let site = Site::new();
-    let mut pty = Pty::shell(&site);
-    pty.enters("$L run --ttl 1 k -- sh -c 'trap \"\" TERM; echo $$ > running; exec sleep 60'");
+    let (site, mut pty) =
+        entered("$L run --ttl 1 k -- sh -c 'trap \"\" TERM; echo $$ > running; exec sleep 60'");
     site.wait_for("running");
     pty.types_until(CTRL_Z, "Stopped");
     pty.wait_for("lease lost, so the command was ended: it was not renewed while this run was stopped");
@@ -298,9 +288,7 @@ fn a_run_that_was_stopped_by_force_past_its_lease_says_so() {
 /// Then only we are stopped, and nothing renews the lease.
 #[test]
 fn a_command_that_is_continued_by_hand_continues_us() {
-    let site = Site::new();
-    let mut pty = Pty::shell(&site);
-    pty.enters("mkfifo go; $L run --ttl 2 k -- sh -c 'echo $$ > running; read -r x < go'");
+    let (site, mut pty) = entered("mkfifo go; $L run --ttl 2 k -- sh -c 'echo $$ > running; read -r x < go'");
     let command = site.wait_for("running");
     pty.is_stopped();
     pty.enters(&format!("kill -CONT {command}"));
@@ -343,9 +331,7 @@ fn a_command_that_stops_itself_gives_the_shell_its_prompt() {
 #[test]
 fn a_command_that_stops_its_group_is_not_stopped_by_us_as_well() {
     const STOPS: usize = 20;
-    let site = Site::new();
-    let mut pty = Pty::shell(&site);
-    pty.enters(
+    let (_site, mut pty) = entered(
         "$L run k -- sh -c 'trap \"echo to''ld\" TSTP; while read -r x; do kill -TSTP 0; done; echo over'",
     );
     for _ in 0..STOPS {
@@ -358,9 +344,7 @@ fn a_command_that_stops_its_group_is_not_stopped_by_us_as_well() {
 
 #[test]
 fn ctrl_z_is_ignored_if_the_command_ignores_it_or_no_shell_could_continue_it() {
-    let site = Site::new();
-    let mut pty = Pty::shell(&site);
-    pty.enters("$L run k -- sh -c 'trap \"\" TSTP; echo beg''an; exec cat'");
+    let (site, mut pty) = entered("$L run k -- sh -c 'trap \"\" TSTP; echo beg''an; exec cat'");
     pty.wait_for("began");
     pty.types(CTRL_Z);
     pty.types_until("still\n", "still\r\nstill\r\n");
@@ -388,9 +372,7 @@ fn a_background_job_reads_the_terminal_once_it_is_in_front() {
 
 #[test]
 fn without_the_terminal_a_typed_signal_reaches_the_commands_group_through_us() {
-    let site = Site::new();
-    let mut pty = Pty::shell(&site);
-    pty.enters(
+    let (site, mut pty) = entered(
         "$L run --no-tty k -- sh -c 'echo $$ > running; sh -c \"echo \\$\\$ > child; exec sleep 60\"; exit 1'; echo code''=$?",
     );
     let all = [site.wait_for("running"), site.wait_for("child")];

@@ -208,8 +208,8 @@ fn few_commands_among(strangers: u32) {
         .collect();
     let most =
         times.iter().map(|from| times.iter().filter(|at| (*from..*from + 1.0).contains(*at)).count()).max();
-    let Reply::Bulk(Some(stats)) = server.text(&["INFO", "commandstats"]) else { panic!("INFO") };
-    let stats = String::from_utf8(stats).unwrap();
+    let stats = server.text(&["INFO", "commandstats"]);
+    let stats = stats.as_text().unwrap();
     let costs = |name: &str| {
         stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default()
     };
@@ -229,9 +229,12 @@ fn few_commands_among(strangers: u32) {
 
 /// The ports of the server's clients.
 fn ports(server: &Server) -> BTreeSet<String> {
-    let Reply::Bulk(Some(list)) = server.text(&["CLIENT", "LIST"]) else { panic!("CLIENT LIST") };
-    let list = String::from_utf8(list).unwrap();
-    list.split_whitespace().filter_map(|word| word.strip_prefix("addr=").map(str::to_owned)).collect()
+    let list = server.text(&["CLIENT", "LIST"]);
+    list.as_text()
+        .unwrap()
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("addr=").map(str::to_owned))
+        .collect()
 }
 
 /// All commands that the server receives from now on, by its `MONITOR`.

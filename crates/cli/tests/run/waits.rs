@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use servers::Flavor;
 
-use crate::harness::{Running, Site, until};
+use crate::harness::{Running, Site, names, until};
 use crate::pty::Pty;
-use crate::shell::others;
 
 #[test]
 fn a_terminal_shows_one_line_that_is_rewritten_each_second() {
     for site in Site::on_each_store(Flavor::Valkey91) {
-        let holder = others(&site, "k");
+        let holder = site.holder(&["k"]);
         let mut quiet = Pty::script(&site, "$L run -q k -- echo code=0");
         site.wait_for_waiters(1);
         let mut pty = Pty::script(&site, "$L run k -- echo mine; echo code=$?");
@@ -49,7 +48,7 @@ fn a_terminal_shows_one_line_that_is_rewritten_each_second() {
 #[test]
 fn without_a_terminal_a_wait_has_a_line_unless_it_is_to_be_quiet() {
     let site = Site::new();
-    let holder = others(&site, "k");
+    let holder = site.holder(&["k"]);
     let quiet = site.start(site.run(&["-q", "k", "--", "true"]));
     site.wait_for_waiters(1);
     let waits = site.start(site.run(&["k", "--", "true"]));
@@ -60,8 +59,8 @@ fn without_a_terminal_a_wait_has_a_line_unless_it_is_to_be_quiet() {
     assert!(done.err.starts_with("leasehold: waiting for k, held by "), "{done:?}");
     // The lock was looked at again for the line: when it began to wait, it did not know of how many.
     assert!(done.err.contains("; place 2 of 2, waited ") && done.err.lines().count() == 1, "{done:?}");
-    let done = quiet.finish();
-    assert_eq!((done.status.code(), &*done.err), (Some(0), ""), "{done:?}");
+    let done = quiet.finish().exits_with(0);
+    assert_eq!(done.err, "", "{done:?}");
 }
 
 /// Holds `k` until a file with this name exists.
@@ -87,9 +86,9 @@ fn programs_are_told_each_holder_while_they_wait() {
         second.finish().silent(0);
         let pid = third.id();
         third.finish().silent(0);
-        let events = site.events("events");
-        let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
-        assert_eq!(names, ["waiting", "waiting", "acquired", "ended", "released"], "{events:?}");
+        let events = site.events();
+        let expected = ["waiting", "waiting", "acquired", "ended", "released"];
+        assert_eq!(names(&events), expected, "{events:?}");
         for event in &events {
             assert_eq!((&event["key"], &event["v"], &event["pid"]), (&"k".into(), &1.into(), &pid.into()));
             assert_eq!(event["holder"], events[0]["holder"], "{events:?}");

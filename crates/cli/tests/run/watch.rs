@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use servers::Flavor;
 
 use crate::harness::{Running, Site, has, json_lines, until};
-use crate::shell::in_shell;
+use crate::shell::bash;
 
 fn events(run: &Running) -> Vec<Value> {
     let out = run.out();
@@ -53,9 +53,8 @@ fn watch_reports_holders_waiters_and_breaks_as_they_change() {
         gives_up.signal(rustix::process::Signal::TERM);
         assert_eq!(wait_for(&watch, "left", "late").1["place"], 2);
 
-        let words =
-            ["break", "--store", site.store(), "app:deploy", "--fence", &fence, "--reason", "it hangs"];
-        site.finish(site.leasehold(&words)).silent(0);
+        let words = ["app:deploy", "--fence", &fence, "--reason", "it hangs"];
+        site.finish(site.task("break", &words)).silent(0);
         holder.finish().says(70, &["somebody broke the lease"]);
         let (ended, event) = wait_for(&watch, "ended", "web-3");
         assert!(event["fence"] == number && event["held_ms"].as_u64().is_some(), "{event}");
@@ -81,38 +80,28 @@ fn watch_reports_holders_waiters_and_breaks_as_they_change() {
 fn a_record_of_a_break_that_another_program_wrote_hides_no_later_break() {
     let (server, site) = Site::on_server(Flavor::Redis70);
     server.text(&["LPUSH", "leasehold:b{a}a", "theirs"]);
-    let watch = site.start(site.leasehold(&["watch", "--store", site.store(), "--json"]));
-    let until_released = "until [ -e go ]; do sleep 0.02; done";
-    let released = site.start(site.run_script(&["--label", "released", "a"], until_released));
-    wait_for(&watch, "held", "released");
-    site.go();
-    released.finish().silent(0);
-    wait_for(&watch, "ended", "released");
-
-    let hold = "echo $LEASEHOLD_FENCE > fence; exec sleep 60";
-    let holder = site.start(site.run_script(&["--label", "hangs", "b"], hold));
-    let fence = site.wait_for("fence");
-    wait_for(&watch, "held", "hangs");
-    let words = ["break", "--store", site.store(), "b", "--fence", &fence];
-    site.finish(site.leasehold(&words)).silent(0);
-    holder.finish().says(70, &["somebody broke the lease"]);
+    let watch = site.start(site.task("watch", &["--json"]));
+    let is_released = |label: &str, key: &str| {
+        let holder = site.holder(&["--label", label, key]);
+        wait_for(&watch, "held", label);
+        site.go();
+        holder.finish().silent(0);
+        wait_for(&watch, "ended", label);
+        std::fs::remove_file(site.path("go")).unwrap();
+    };
+    let is_broken = |label: &str, key: &str| {
+        let holder = site.holder(&["--label", label, key]);
+        wait_for(&watch, "held", label);
+        site.finish(site.task("break", &[key, "--fence", &site.read("fence")])).silent(0);
+        holder.finish().says(70, &["somebody broke the lease"]);
+    };
     let breaks = || events(&watch).into_iter().filter(|event| event["event"] == "broken").collect::<Vec<_>>();
+    is_released("released", "a");
+    is_broken("hangs", "b");
     until("the break is reported", || breaks().len() == 1);
-
     // The record of an earlier break says nothing of a lease that was released.
-    let again =
-        site.start(site.run_script(&["--label", "again", "b"], "until [ -e end ]; do sleep 0.02; done"));
-    wait_for(&watch, "held", "again");
-    std::fs::write(site.path("end"), "").unwrap();
-    again.finish().silent(0);
-    wait_for(&watch, "ended", "again");
-    std::fs::remove_file(site.path("fence")).unwrap();
-    let holder = site.start(site.run_script(&["--label", "hangs too", "c"], hold));
-    let fence = site.wait_for("fence");
-    wait_for(&watch, "held", "hangs too");
-    let words = ["break", "--store", site.store(), "c", "--fence", &fence];
-    site.finish(site.leasehold(&words)).silent(0);
-    holder.finish().says(70, &["somebody broke the lease"]);
+    is_released("again", "b");
+    is_broken("hangs too", "c");
     until("the next break is reported", || breaks().iter().any(|event| event["key"] == "c"));
     assert_eq!(breaks().len(), 2, "{:?}", breaks());
 }
@@ -147,9 +136,8 @@ fn watch_prints_lines_and_reports_an_outage_and_its_end() {
 fn it_ends_when_nobody_reads_it() {
     let site = Site::new();
     // Nothing more happens after the two lines, so no write finds out that the reader is gone.
-    let script = "leasehold watch | head -2; echo ${PIPESTATUS[0]}";
-    let watch = site.start(in_shell(&site, "bash", &["-c", script]));
-    let done = watch.finish().out_has(&["all locks that existed before have been read"]);
+    let done = bash(&site, "leasehold watch | head -2; echo ${PIPESTATUS[0]}");
+    let done = done.out_has(&["all locks that existed before have been read"]);
     assert!(done.out.ends_with("\n0\n") && done.err.is_empty(), "{done:?}");
     site.finish(site.leasehold(&["watch", "--store", "redis://127.0.0.1:1"])).exits_with(69).out_is("");
 }
