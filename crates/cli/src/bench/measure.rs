@@ -107,7 +107,7 @@ impl Bench {
                 sleep(rest).await;
             }
             let sent = Instant::now();
-            self.here.baseline_round_trip().await.map_err(Failure::from)?;
+            self.here.baseline_round_trip().await?;
             each.push(micros(sent.elapsed()));
         }
         Ok(median(each))
@@ -141,7 +141,7 @@ impl Bench {
             match kind {
                 Kind::Baseline => {
                     let name = &baseline[(count % BASELINE_NAMES) as usize];
-                    self.here.baseline_pair(name).await.map_err(Failure::from)?;
+                    self.here.baseline_pair(name).await?;
                 }
                 // Nobody else wants the name; but the members of a quorum may abstain for a minute.
                 Kind::Ours => {
@@ -157,7 +157,7 @@ impl Bench {
     /// The median time from a release until the other connection holds the lock, in µs.
     async fn hand_offs(&self, name: &str, end: Instant) -> Result<f64, Failure> {
         let sent = Instant::now();
-        self.here.baseline_round_trip().await.map_err(Failure::from)?;
+        self.here.baseline_round_trip().await?;
         let hold = HOLD.max(sent.elapsed() * 2);
         let turns = async |nth: usize, locks: &Locks| {
             let mutex = locks.mutex(name);

@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::kernel::{add, take};
+use super::kernel::take;
 
 #[derive(Debug)]
 pub(crate) struct LeaseEnd {
@@ -24,7 +24,7 @@ impl LeaseEnd {
     /// Tells the supervisor. If that fails, the next call does.
     pub(crate) fn extend_to(&mut self, end: u64) {
         let more = end.saturating_sub(self.end);
-        if more > 0 && add(&self.more, more) {
+        if more > 0 && rustix::io::write(&self.more, &more.to_ne_bytes()).is_ok() {
             self.end = end;
         }
     }

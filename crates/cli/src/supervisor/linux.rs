@@ -40,11 +40,6 @@ pub(crate) fn counter() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     Ok((rustix::io::fcntl_dupfd_cloexec(&number, 3)?, number))
 }
 
-/// Adds to a [`counter`]. Returns true if that was possible.
-pub(super) fn add(counter: &OwnedFd, more: u64) -> bool {
-    rustix::io::write(counter, &more.to_ne_bytes()).is_ok()
-}
-
 /// Takes all that was added to a [`counter`].
 pub(super) fn take(counter: &OwnedFd) -> u64 {
     let mut sum = [0; size_of::<u64>()];
