@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use servers::Flavor;
 
-use crate::harness::{Done, Running, Site, is_alive, until};
+use crate::harness::{Running, Site, is_alive, until};
 
 /// A holder that can be notified, and its fence.
 fn holder(site: &Site) -> (Running, String) {
@@ -16,10 +16,6 @@ fn holder(site: &Site) -> (Running, String) {
     (run, site.read("fence"))
 }
 
-fn break_with(site: &Site, words: &[&str]) -> Done {
-    site.finish(site.task("break", words))
-}
-
 #[test]
 fn a_run_whose_lease_is_broken_ends_its_command_at_once_and_the_next_waiter_runs() {
     for site in Site::on_each_store(Flavor::Valkey91) {
@@ -27,7 +23,7 @@ fn a_run_whose_lease_is_broken_ends_its_command_at_once_and_the_next_waiter_runs
         let next = site.start(site.run_script(&["k"], "echo $LEASEHOLD_FENCE > next"));
         site.wait_for_waiters(1);
         let begun = Instant::now();
-        let done = break_with(&site, &["k", "--fence", &fence]).silent(0);
+        let done = site.outcome(&["break", "k", "--fence", &fence]).silent(0);
         assert!(done.out.starts_with("k: broken") && done.out.contains("web 3 ("), "{done:?}");
         run.finish().says(70, &["k: lease lost, so the command was ended", "somebody broke the lease"]);
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
@@ -48,19 +44,19 @@ fn a_wrong_fence_breaks_nothing_and_says_who_holds_the_lock() {
         };
         let wrong = (fence.parse::<u64>().unwrap() - 1).to_string();
         let words = ["k: no lease with fence ", &wrong, &format!("with fence {fence} by web 3 (")];
-        break_with(&site, &["k", "--fence", &wrong]).says(75, &words);
-        let shown = break_with(&site, &["--json", "k", "--fence", &wrong]).json();
+        site.outcome(&["break", "k", "--fence", &wrong]).says(75, &words);
+        let shown = site.outcome(&["break", "--json", "k", "--fence", &wrong]).json();
         assert_eq!(
             (&shown["broken"], shown["holders"][0]["fence"].to_string()),
             (&false.into(), fence.clone())
         );
         assert!(is_timed(&shown), "{shown}");
         assert!(is_alive(&site.read("running")));
-        let shown = break_with(&site, &["--json", "k", "--fence", &fence]).silent(0).json();
+        let shown = site.outcome(&["break", "--json", "k", "--fence", &fence]).silent(0).json();
         assert_eq!((&shown["broken"], &shown["holders"][0]["label"]), (&true.into(), &"web 3".into()));
         assert!(is_timed(&shown), "{shown}");
         run.finish().says(70, &["somebody broke the lease"]);
-        break_with(&site, &["k", "--fence", &fence]).says(1, &["k: nobody holds it", &fence]);
+        site.outcome(&["break", "k", "--fence", &fence]).says(1, &["k: nobody holds it", &fence]);
     }
 }
 
@@ -72,7 +68,7 @@ fn a_reason_that_is_too_long_or_has_two_lines_is_64_and_called_a_reason() {
         (&*long, "--reason: a label or reason may have 256 bytes, and this has 257"),
         ("a\nb", "--reason: a label or reason contains a control character"),
     ] {
-        break_with(&site, &["k", "--fence", "1", "--reason", reason]).says(64, &[says]);
+        site.outcome(&["break", "k", "--fence", "1", "--reason", reason]).says(64, &[says]);
     }
 }
 
@@ -81,8 +77,8 @@ fn a_lock_of_another_programs_is_not_ours_to_break() {
     let (server, site) = Site::on_server(Flavor::Redis82);
     server.text(&["SET", "k", "theirs", "NX", "PX", "60000"]);
     let words = ["k: another program's lock (theirs) cannot be broken here", "delete the key there"];
-    break_with(&site, &["k", "--fence", "1"]).says(65, &words);
-    let shown = break_with(&site, &["--json", "k", "--fence", "1"]).exits_with(65).json();
+    site.outcome(&["break", "k", "--fence", "1"]).says(65, &words);
+    let shown = site.outcome(&["break", "--json", "k", "--fence", "1"]).exits_with(65).json();
     assert_eq!((&shown["broken"], &shown["holders"][0]["value"]), (&false.into(), &"theirs".into()));
     assert_eq!(server.text(&["GET", "k"]).as_text(), Some("theirs"));
 }

@@ -11,7 +11,7 @@ use crate::shell::{in_shell, path};
 pub(crate) fn ready() -> (Postgres, Site) {
     let server = Postgres::start();
     let site = Site::on(&server.url());
-    site.finish(site.task("init", &[]));
+    site.outcome(&["init"]);
     (server, site)
 }
 
@@ -30,7 +30,7 @@ fn a_database_is_made_ready_once_and_a_run_before_that_says_how() {
     let site = Site::on(&server.url());
     site.finish(site.run(&["-n", "k", "--", "true"])).says(69, &["leasehold init --store"]);
     for _ in 0..2 {
-        assert_eq!(site.finish(site.task("init", &[])).out.trim(), server.url());
+        assert_eq!(site.outcome(&["init"]).out.trim(), server.url());
     }
     site.finish(site.run(&["k", "--", "true"])).silent(0);
 }
@@ -70,7 +70,7 @@ fn the_grants_of_the_page_suffice() {
     assert!(by_writer("SELECT * FROM leasehold.lease").is_err());
     drop(holder);
     waiter.finish().exits_with(0);
-    site.finish(site.task("every", &["1h", "report", "--", "true"])).silent(0);
+    site.outcome(&["every", "1h", "report", "--", "true"]).silent(0);
 }
 
 /// The script of the page pays under the lock; later, with the fence of that lock, it does not.
@@ -100,11 +100,11 @@ fn the_printed_sql_makes_the_same_tables_by_hand() {
     let server = Postgres::start();
     let url = format!("{}?schema=locks_2", server.url());
     let site = Site::on(&url);
-    let printed = site.finish(site.task("init", &["--print-sql"])).silent(0);
+    let printed = site.outcome(&["init", "--print-sql"]).silent(0);
     assert_eq!(site.line("init --print-sql").silent(0).out, printed.out, "the environment names the store");
     sql(&server.url(), &printed.out).unwrap();
     site.finish(site.run(&["k", "--", "true"])).silent(0);
-    assert_eq!(site.finish(site.task("init", &[])).out.trim(), url);
+    assert_eq!(site.outcome(&["init"]).out.trim(), url);
     assert_eq!(site.line("init").out.trim(), url);
 }
 
@@ -121,7 +121,7 @@ fn a_lock_whose_holder_is_in_a_checked_transaction_is_busy() {
     site.finish(site.run(&["-n", "k", "--", "true"])).says(75, &["held by"]);
     site.finish(site.run(&["-w", "1", "k", "--", "true"])).says(75, &["held by"]);
     // Its holder does the job.
-    site.finish(site.task("every", &["1h", "k", "--", "false"])).silent(0);
+    site.outcome(&["every", "1h", "k", "--", "false"]).silent(0);
     drop((writer, holder));
 }
 

@@ -143,8 +143,8 @@ fn a_program_reads_the_list() {
     let site = Site::new();
     let _others = site.holder(&["nightly:report"]);
     // Without jq, its input is checked instead.
-    let block_of_both = block("ls-json");
-    let (list, filter) = block_of_both.trim().split_once(" | ").unwrap();
+    let pipeline = block("ls-json");
+    let (list, filter) = pipeline.trim().split_once(" | ").unwrap();
     let has_jq = Command::new("jq").arg("--version").stdout(Stdio::null()).status().is_ok();
     if has_jq {
         sh(&site, &format!("{list} | {filter}")).prints(0, "nightly:report\n");

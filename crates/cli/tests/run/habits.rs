@@ -52,7 +52,7 @@ fn a_key_may_begin_with_a_dash_behind_dashes() {
     assert_eq!((lines[0], lines[1]), ("-k", "key      -k"), "{done:?}");
     assert!(done.out.ends_with("64\n"), "{done:?}");
     done.err_has(&["-k: a run around this one holds it"]);
-    site.finish(site.task("ls", &["-q", "--", "-"])).silent(0);
+    site.outcome(&["ls", "-q", "--", "-"]).silent(0);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
     {
         site.finish(site.leasehold(&["completions", shell])).silent(0).out_has(&[has]);
     }
-    site.finish(site.task("every", &["2h", "marked:one", "--", "true"])).silent(0);
+    site.outcome(&["every", "2h", "marked:one", "--", "true"]).silent(0);
     let _spaced = site.holder(&["app:my job"]);
     // Typed by hand, with a tab at the end.
     let mut bash =
@@ -151,7 +151,7 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
 fn a_server_that_asks_for_a_password_is_answered_with_a_file() {
     let server = Server::setup(Flavor::Redis82).password("s3cret-pw").start();
     let site = Site::on(&server.url());
-    site.finish(site.task("show", &["k"])).says_and_hints(
+    site.outcome(&["show", "k"]).says_and_hints(
         69,
         &["asks for a password"],
         "put it into a file that only you can read, and name that: redis://HOST?password-file=FILE",

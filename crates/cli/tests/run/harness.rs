@@ -104,6 +104,12 @@ impl Site {
         self.leasehold(&[&[task, "--store", &self.store], words].concat())
     }
 
+    /// What comes of a task and its words, at the site's store.
+    #[track_caller]
+    pub(crate) fn outcome(&self, words: &[&str]) -> Done {
+        self.finish(self.task(words[0], &words[1..]))
+    }
+
     /// `leasehold run` with these words.
     pub(crate) fn run(&self, words: &[&str]) -> Command {
         self.task("run", words)
@@ -217,7 +223,6 @@ impl Running {
         kill_process(pid(self.child.id()), signal).expect("it runs");
     }
 
-    /// Its number.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -277,7 +282,6 @@ impl Done {
         said
     }
 
-    /// Exited with this code.
     #[track_caller]
     pub(crate) fn exits_with(self, code: i32) -> Self {
         assert_eq!(self.status.code(), Some(code), "{self:?}");
@@ -370,7 +374,6 @@ impl Done {
     }
 }
 
-/// The names of these events.
 pub(crate) fn names(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event"].as_str().expect("a name")).collect()
 }
@@ -398,7 +401,6 @@ pub(crate) fn child_of(parent: u32) -> String {
 /// A password that must be in no output.
 pub(crate) const SECRET: &str = "s3cret-pw";
 
-/// Waits for a condition.
 #[track_caller]
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
@@ -408,7 +410,6 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Waits for the end of a child.
 #[track_caller]
 pub(crate) fn end_of(child: &mut Child) -> ExitStatus {
     let mut status = None;

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::harness::{OURS, Site};
+use crate::harness::Site;
+use crate::shell::bash;
 
 const TASKS: [&str; 14] = [
     "run", "once", "every", "hold", "show", "ls", "break", "doctor", "bench", "top", "init", "forget",
@@ -96,10 +97,8 @@ fn each_topic_is_said_and_a_slip_in_its_name_is_understood() {
 fn help_that_cannot_be_printed_is_126_and_a_reader_that_has_seen_enough_is_no_failure() {
     let site = Site::new();
     for words in ["--version", "--help", "run -h", "help", "help run", "help stores"] {
-        site.finish(site.process("sh", &["-c", &format!("{OURS} {words} > /dev/full")]))
-            .says(126, &["cannot be printed"]);
-        let piped = format!("{OURS} {words} | true; exit ${{PIPESTATUS[0]}}");
-        site.finish(site.process("bash", &["-c", &piped])).silent(0);
+        bash(&site, &format!("leasehold {words} > /dev/full")).says(126, &["cannot be printed"]);
+        bash(&site, &format!("leasehold {words} | true; exit ${{PIPESTATUS[0]}}")).silent(0);
     }
 }
 
@@ -190,7 +189,7 @@ fn bash_completes_tasks_options_and_topics() {
             if typed.is_empty() { "''" } else { "" },
             words.len()
         );
-        let done = site.finish(site.process("bash", &["-c", &line])).silent(0);
+        let done = bash(&site, &line).silent(0);
         done.out.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(completed("leasehold ru"), ["run"]);

@@ -118,7 +118,7 @@ fn while_a_full_pipe_is_not_read_the_lease_is_renewed() {
 #[test]
 fn a_longest_hold_is_70_and_says_so() {
     let site = Site::new();
-    site.finish(site.task("hold", &["--max-hold", "300ms", "k"]))
+    site.outcome(&["hold", "--max-hold", "300ms", "k"])
         .says(70, &["k: held for as long as --max-hold 300ms allows"]);
     site.finish(site.telling("hold", "--max-hold 300ms k >/dev/null")).exits_with(70);
     let events = site.events();

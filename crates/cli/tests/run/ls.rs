@@ -11,10 +11,6 @@ fn holder(site: &Site, label: &str, keys: &[&str]) -> Running {
     site.holder(&[&["--ttl", "20", "--label", label], keys].concat())
 }
 
-fn ls(site: &Site, words: &[&str]) -> Done {
-    site.finish(site.task("ls", words))
-}
-
 fn keys(done: &Done) -> Vec<String> {
     let keys = json_lines(&done.out).into_iter().map(|object| object["key"].as_str().unwrap().to_owned());
     keys.collect()
@@ -30,19 +26,19 @@ fn held_locks_are_listed_in_order_for_people_and_for_programs() {
         let _one = holder(&site, "web-3", &["job:2", "job:10", "other"]);
         let fence = site.read("fence");
         let _two = holder(&site, "größe 鍵", &["job:*", "jo"]);
-        let done = ls(&site, &["--all"]).silent(0);
+        let done = site.outcome(&["ls", "--all"]).silent(0);
         let lines: Vec<Vec<_>> = done.out.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0], ["KEY", "HOLDER", "FENCE", "HELD", "LEFT", "WAITING"]);
         let named: Vec<_> = lines[1..].iter().map(|line| line[0]).collect();
         assert_eq!(named, ["jo", "job:*", "job:10", "job:2", "other"]);
         assert_eq!((lines[3][1], lines[3][3], lines[3][6]), ("web-3", &*fence, "0"), "{done:?}");
 
-        let done = ls(&site, &["--json", "job:"]).silent(0);
+        let done = site.outcome(&["ls", "--json", "job:"]).silent(0);
         assert_eq!(keys(&done), ["job:*", "job:10", "job:2"]);
         let holding = &json_lines(&done.out)[1]["holders"][0];
         assert_eq!((&holding["label"], holding["fence"].to_string()), (&"web-3".into(), fence));
-        assert_eq!(keys(&ls(&site, &["--json", "job:*"])), ["job:*"]);
-        assert_eq!(keys(&ls(&site, &["--json", "-a"])).len(), 5);
+        assert_eq!(keys(&site.outcome(&["ls", "--json", "job:*"])), ["job:*"]);
+        assert_eq!(keys(&site.outcome(&["ls", "--json", "-a"])).len(), 5);
     }
 }
 
@@ -52,28 +48,28 @@ fn held_for_lists_long_held_locks_and_exits_with_1_however_much_of_the_lease_rem
     let (_postgres, database) = ready();
     for site in [Site::new(), Site::on(&server.url()), database] {
         server.text(&["SET", "theirs", "x"]);
-        let read = || ls(&site, &["--json", "read"]).out;
+        let read = || site.outcome(&["ls", "--json", "read"]).out;
         let _read = holder(&site, "first", &["--shared", "read"]);
         until("it reads", || !read().is_empty());
         let _old = holder(&site, "old", &["job:old"]);
         let _renewed = site.start(site.run(&["--ttl", "600ms", "job:renewed", "--", "sleep", "60"]));
-        let held = || keys(&ls(&site, &["--json", "--held-for", "1500ms", "job:"]));
-        until("it is held", || keys(&ls(&site, &["--json", "job:"])).len() == 2);
+        let held = || keys(&site.outcome(&["ls", "--json", "--held-for", "1500ms", "job:"]));
+        until("it is held", || keys(&site.outcome(&["ls", "--json", "job:"])).len() == 2);
         until("both are old, also the one that was renewed since", || held() == ["job:old", "job:renewed"]);
         let _new = holder(&site, "new", &["job:new"]);
         // The two have been held for at least so long, and the new one for 1.5 s less.
-        let seen = json_lines(&ls(&site, &["--json", "job:"]).out);
+        let seen = json_lines(&site.outcome(&["ls", "--json", "job:"]).out);
         let ages = seen.iter().filter(|object| object["key"] != "job:new");
         let held_ms = ages.map(|object| object["holders"][0]["held_ms"].as_u64().unwrap()).min().unwrap();
-        let done = ls(&site, &["--held-for", &format!("{held_ms}ms"), "--all"]).silent(1);
+        let done = site.outcome(&["ls", "--held-for", &format!("{held_ms}ms"), "--all"]).silent(1);
         assert!(!done.out.contains("job:new") && done.out.lines().count() == 4, "{done:?}");
         let _reads = holder(&site, "second", &["--shared", "read"]);
         until("both read", || read().contains("second"));
-        let done = ls(&site, &["--json", "--held-for", &format!("{held_ms}ms"), "read"]).silent(1);
+        let done = site.outcome(&["ls", "--json", "--held-for", &format!("{held_ms}ms"), "read"]).silent(1);
         assert!(done.out.contains("first") && !done.out.contains("second"), "{done:?}");
-        ls(&site, &["--held-for", "1h", "job:"])
+        site.outcome(&["ls", "--held-for", "1h", "job:"])
             .says(0, &["no lock that begins with job: has been held for 1h00m at ", site.store()]);
-        ls(&site, &["-q", "--held-for", "1h", "--all"]).silent(0);
+        site.outcome(&["ls", "-q", "--held-for", "1h", "--all"]).silent(0);
     }
 }
 
@@ -81,14 +77,14 @@ fn held_for_lists_long_held_locks_and_exits_with_1_however_much_of_the_lease_rem
 fn an_empty_list_says_so_and_exits_with_0() {
     for site in Site::on_each_store(Flavor::Valkey91) {
         let _holder = holder(&site, "x", &["held"]);
-        for words in [&["held:"][..], &["--json", "held:"]] {
-            ls(&site, words)
+        for words in [&["ls", "held:"][..], &["ls", "--json", "held:"]] {
+            site.outcome(words)
                 .says(0, &["no lock that begins with held: is held or waited for at ", site.store()])
                 .out_is("");
         }
-        ls(&site, &["-q", "held:"]).silent(0);
+        site.outcome(&["ls", "-q", "held:"]).silent(0);
     }
-    ls(&Site::new(), &["--all"]).says(0, &["no lock is held or waited for at file:/"]);
+    Site::new().outcome(&["ls", "--all"]).says(0, &["no lock is held or waited for at file:/"]);
 }
 
 #[test]
@@ -105,7 +101,7 @@ fn on_a_terminal_each_lock_has_one_line_and_elsewhere_nothing_is_cut() {
         assert_eq!(line.chars().count(), 64, "{shown}");
     }
     assert!(lines[1].starts_with("a\\u{1b}[2J ") && lines[2].contains("k…k"), "{shown}");
-    ls(&site, &["--all"]).out_has(&[&long, &"l".repeat(90)]);
+    site.outcome(&["ls", "--all"]).out_has(&[&long, &"l".repeat(90)]);
 }
 
 #[test]

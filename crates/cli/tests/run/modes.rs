@@ -21,7 +21,7 @@ fn commands_that_share_run_at_the_same_time_and_one_that_does_not_waits_for_all(
     until("it waits", || writer.err().contains("waiting for k"));
     // A reader does not overtake it while it waits.
     site.finish(site.run(&["-nq", "--shared", "k", "--", "true"])).silent(75);
-    let text = site.finish(site.task("show", &["k"])).out;
+    let text = site.outcome(&["show", "k"]).out;
     assert_eq!(text.matches("mode     shared").count(), 2, "{text}");
     assert!(!site.path("written").exists());
     site.go();
@@ -35,13 +35,13 @@ fn permits_are_taken_by_number_and_shown_so() {
     let site = Site::new();
     let two = holder(&site, &["--permits", "2/3", "k"], "two");
     let one = holder(&site, &["--permits", "3", "k"], "one");
-    let seen = site.finish(site.task("show", &["--json", "k"])).json();
+    let seen = site.outcome(&["show", "--json", "k"]).json();
     let modes = seen["holders"].as_array().unwrap().iter();
     let modes: Vec<_> = modes.map(|it| json!([it["label"], it["mode"], it["permits"], it["of"]])).collect();
     assert_eq!(modes, [json!(["two", "permits", 2, 3]), json!(["one", "permits", 1, 3])]);
     site.finish(site.run(&["-n", "--permits", "1/3", "k", "--", "true"])).says(75, &["with 2 of 3 permits"]);
     site.finish(site.run(&["-n", "--permits", "1/9", "k", "--", "true"])).says(75, &["with 2 of 3 permits"]);
-    let table = site.finish(site.task("ls", &["--all"])).out;
+    let table = site.outcome(&["ls", "--all"]).out;
     assert!(table.contains(") 2/3 ") && table.contains(") 1/3 "), "{table}");
     site.go();
     [two, one].into_iter().for_each(|holder| drop(holder.finish().silent(0)));

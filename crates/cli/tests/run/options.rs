@@ -4,16 +4,12 @@ use std::time::{Duration, Instant};
 
 use servers::Flavor;
 
-use crate::harness::{Running, Site, is_alive, until};
-
-fn holder(site: &Site) -> Running {
-    site.holder(&["--label", "the holder", "k"])
-}
+use crate::harness::{Site, is_alive, until};
 
 #[test]
 fn busy_ends_with_the_code_that_was_asked_for_also_when_the_time_is_up() {
     let site = Site::new();
-    let _holder = holder(&site);
+    let _holder = site.holder(&["--label", "the holder", "k"]);
     for (options, code) in [
         (&["-n", "-E", "9"][..], 9),
         (&["-n", "--busy-exit-code=255"], 255),
@@ -31,7 +27,7 @@ fn busy_ends_with_the_code_that_was_asked_for_also_when_the_time_is_up() {
 #[test]
 fn a_waiting_request_is_told_the_holder_once_if_it_asks_for_it() {
     let site = Site::new();
-    let holder = holder(&site);
+    let holder = site.holder(&["--label", "the holder", "k"]);
     let verbose = site.start(site.run(&["-v", "k", "--", "true"]));
     let plain = site.start(site.run(&["k", "--", "true"]));
     let quiet = site.start(site.run(&["-vq", "k", "--", "true"]));

@@ -152,16 +152,17 @@ fn one_key_with_strangers_next_to_it_does_not_hide_the_others() {
         let _holds = site.holder(&["a", "b", "c"]);
         server.text(&["ZADD", "leasehold:l{b}b", "1", "strange"]);
         server.text(&["RPUSH", "leasehold:l{c}c", "strange"]);
-        let looks = |words: &[&str]| site.finish(site.task(words[0], &words[1..]));
-        let done = looks(&["ls", "--all"]).silent(0);
+        let done = site.outcome(&["ls", "--all"]).silent(0);
         let rows: Vec<_> = done.out.lines().collect();
         assert_eq!(rows.len(), 4, "{done:?}");
         assert!(rows[3].contains("leasehold:l{c}c has another type than ours"), "{done:?}");
-        let done = looks(&["ls", "--all", "--json"]);
+        let done = site.outcome(&["ls", "--all", "--json"]);
         let damaged: Vec<_> =
             done.out.lines().map(|line| line.contains(r#""damaged":"leasehold:l{"#)).collect();
         assert_eq!(damaged, [false, true, true], "{done:?}");
-        looks(&["show", "b"]).silent(0).out_has(&["damaged  leasehold:l{b}b has 1 member that is not ours"]);
-        looks(&["show", "c"]).says(69, &["leasehold:l{c}c has another type than ours", "delete it"]);
+        site.outcome(&["show", "b"])
+            .silent(0)
+            .out_has(&["damaged  leasehold:l{b}b has 1 member that is not ours"]);
+        site.outcome(&["show", "c"]).says(69, &["leasehold:l{c}c has another type than ours", "delete it"]);
     }
 }

@@ -6,16 +6,8 @@ use std::thread;
 use serde_json::{Value, json};
 use servers::Flavor;
 
-use crate::harness::{OURS, Running, Site, has, until};
+use crate::harness::{OURS, Site, has, until};
 use crate::shell::bash;
-
-fn holder(site: &Site, keys: &[&str]) -> Running {
-    site.holder(&[&["--ttl", "20", "--label", "the holder"], keys].concat())
-}
-
-fn shown(site: &Site, key: &str) -> Value {
-    site.finish(site.task("show", &["--json", key])).json()
-}
 
 #[test]
 fn several_keys_have_one_fence_in_any_order_of_their_names() {
@@ -34,7 +26,7 @@ fn several_keys_have_one_fence_in_any_order_of_their_names() {
             assert_eq!(seen["holders"][0]["fence"].to_string(), lines[4], "{key}");
         }
         for key in ["a", "b", "c"] {
-            assert_eq!(shown(&site, key)["held"], false, "{key}");
+            assert_eq!(site.outcome(&["show", "--json", key]).json()["held"], false, "{key}");
         }
     }
 }
@@ -43,10 +35,10 @@ fn several_keys_have_one_fence_in_any_order_of_their_names() {
 #[test]
 fn a_request_for_several_keys_gets_all_or_none_and_learns_which_is_held() {
     for site in Site::on_each_store(Flavor::Valkey91) {
-        let holder = holder(&site, &["b", "c"]);
+        let holder = site.holder(&["--label", "the holder", "b", "c"]);
         site.line("run -n a b d -- true").says(75, &["leasehold: b: held by the holder ("]);
         for key in ["a", "d"] {
-            assert_eq!(shown(&site, key)["held"], false, "{key}");
+            assert_eq!(site.outcome(&["show", "--json", key]).json()["held"], false, "{key}");
         }
         let waiter = site.start(site.run(&["-v", "a", "c", "--", "true"]));
         until("it waits", || waiter.err().contains("waiting for c, held by the holder ("));
@@ -78,7 +70,7 @@ fn runs_that_name_the_same_keys_in_other_orders_never_wait_for_each_other_in_a_c
 #[test]
 fn events_name_the_keys_and_the_one_in_the_way() {
     let site = Site::new();
-    let holder = holder(&site, &["b"]);
+    let holder = site.holder(&["b"]);
     site.finish(site.telling("run", "-q -w 2 c b a -- true")).silent(75);
     let told = site.events();
     assert_eq!(told.len(), 2, "{told:?}");

@@ -3,16 +3,12 @@
 use serde_json::json;
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, LIMIT, SECRET, Site, has, until};
+use crate::harness::{LIMIT, SECRET, Site, has, until};
 use crate::shell::bash;
 
 fn millis_since_1970() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     u64::try_from(now.as_millis()).unwrap()
-}
-
-fn show(site: &Site, words: &[&str]) -> Done {
-    site.finish(site.task("show", words))
 }
 
 #[test]
@@ -21,7 +17,7 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
         let _holder = site.holder(&["--ttl", "20", "--label", "web 3: größe", "k"]);
         let since = site.read("fence").parse::<u64>().unwrap() / 1000;
         until("it is held for over a second", || millis_since_1970() > since + 1100);
-        let done = show(&site, &["k"]).silent(0);
+        let done = site.outcome(&["show", "k"]).silent(0);
         let lines: Vec<_> = done.out.lines().collect();
         assert_eq!(lines[0], "key      k");
         assert!(lines[1].starts_with("held by  web 3: größe ("), "{done:?}");
@@ -35,7 +31,7 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
         );
         assert_eq!(lines[6..], ["waiting  0"]);
 
-        let shown = show(&site, &["--json", "k"]).silent(0).json();
+        let shown = site.outcome(&["show", "--json", "k"]).silent(0).json();
         let holding = &shown["holders"][0];
         has(&shown, &json!({"key": "k", "held": true, "waiters": []}));
         has(holding, &json!({"kind": "lease", "label": "web 3: größe", "granted_at": since}));
@@ -47,8 +43,8 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
         let left = holding["remaining_ms"].as_u64().unwrap();
         assert!(left > 0 && left <= 20_000, "{shown}");
 
-        show(&site, &["-q", "k"]).prints(0, "");
-        show(&site, &["-qv", "k"]).says(0, &["k: looking at ", site.store()]);
+        site.outcome(&["show", "-q", "k"]).prints(0, "");
+        site.outcome(&["show", "-qv", "k"]).says(0, &["k: looking at ", site.store()]);
     }
 }
 
@@ -57,12 +53,12 @@ fn a_lock_that_is_free_is_1() {
     for site in Site::on_each_store(Flavor::Valkey91) {
         site.finish(site.run(&["k", "--", "true"])).silent(0);
         for key in ["k", "never"] {
-            show(&site, &[key]).prints(1, &format!("key      {key}\nheld by  nobody\nwaiting  0\n"));
+            site.outcome(&["show", key]).prints(1, &format!("key      {key}\nheld by  nobody\nwaiting  0\n"));
             assert_eq!(
-                show(&site, &["--json", key]).silent(1).json(),
+                site.outcome(&["show", "--json", key]).silent(1).json(),
                 json!({"key": key, "held": false, "last_break": null, "mark": null, "holders": [], "waiters": []})
             );
-            show(&site, &["-q", key]).prints(1, "");
+            site.outcome(&["show", "-q", key]).prints(1, "");
         }
     }
 }
@@ -72,28 +68,30 @@ fn another_programs_lock_is_shown_as_held_and_a_key_that_is_not_a_lock_is_65() {
     let (server, site) = Site::on_server(Flavor::Redis62);
     server.text(&["SET", "theirs", "x\u{1b}[2J", "PX", "60000"]);
     server.text(&["RPUSH", "list", "a"]);
-    let done =
-        show(&site, &["theirs"]).silent(0).out_has(&["held by  another program's lock (x\\u{1b}[2J)\n"]);
+    let done = site
+        .outcome(&["show", "theirs"])
+        .silent(0)
+        .out_has(&["held by  another program's lock (x\\u{1b}[2J)\n"]);
     assert!(!done.out.contains("fence") && !done.out.contains("renewed"), "{done:?}");
-    let holding = &show(&site, &["--json", "theirs"]).json()["holders"][0];
+    let holding = &site.outcome(&["show", "--json", "theirs"]).json()["holders"][0];
     assert_eq!((&holding["kind"], &holding["value"]), (&json!("foreign"), &json!("x\u{1b}[2J")));
 
-    show(&site, &["list"])
+    site.outcome(&["show", "list"])
         .says(65, &["list: ", "not a lock", "delete it there"])
         .out_has(&["held by  a value that is not a lock\n"]);
-    let done = show(&site, &["--json", "list"]).exits_with(65);
+    let done = site.outcome(&["show", "--json", "list"]).exits_with(65);
     assert_eq!(done.json()["holders"][0]["kind"], "not_a_lock");
-    show(&site, &["-q", "list"]).silent(65);
+    site.outcome(&["show", "-q", "list"]).silent(65);
 
     // What others wrote in the place of our records hides no holder.
     server.text(&["SET", "k", "x", "PX", "60000"]);
     server.text(&["RPUSH", "leasehold:m{k}k", "x"]);
     server.text(&["RPUSH", "leasehold:b{k}k", "x"]);
-    show(&site, &["k"])
+    site.outcome(&["show", "k"])
         .exits_with(0)
         .out_has(&["held by  another program's lock (x)\n"])
         .err_has(&["leasehold:m{k}k holds", "leasehold:b{k}k holds"]);
-    show(&site, &["-q", "k"]).silent(0);
+    site.outcome(&["show", "-q", "k"]).silent(0);
 }
 
 #[test]
@@ -112,13 +110,13 @@ fn keys_are_shown_on_one_line_whatever_their_bytes() {
 fn a_store_that_refuses_is_69_and_the_password_is_kept() {
     let server = Server::setup(Flavor::Redis82).password(SECRET).start();
     let with = |password: &str| Site::on(&server.url().replace("//", &format!("//:{password}@")));
-    show(&with("wrong"), &["k"]).says(69, &["password"]);
-    show(&with(SECRET), &["--json", "k"]).says(1, &["password in --store"]).keeps_the_secret();
-    let done = show(&with(SECRET), &["-v", "k"]).keeps_the_secret();
+    with("wrong").outcome(&["show", "k"]).says(69, &["password"]);
+    with(SECRET).outcome(&["show", "--json", "k"]).says(1, &["password in --store"]).keeps_the_secret();
+    let done = with(SECRET).outcome(&["show", "-v", "k"]).keeps_the_secret();
     assert_eq!(done.err.lines().count(), 2, "{done:?}");
     let site = with(SECRET);
-    show(&site, &["-q", "k"]).silent(1);
-    site.finish(site.task("forget", &["-q", "k"])).silent(1);
+    site.outcome(&["show", "-q", "k"]).silent(1);
+    site.outcome(&["forget", "-q", "k"]).silent(1);
     // A URL with a password in place of a key is a slip, and is not repeated.
     for words in [&["show", "redis://u:s3cret-pw@h"][..], &["ls", "redis://u:s3cret-pw@h"]] {
         site.finish(site.leasehold(words)).says(64, &["a store's URL", "--store"]).keeps_the_secret();

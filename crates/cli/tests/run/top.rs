@@ -46,7 +46,7 @@ fn holders_and_waiters_are_seen_filtered_sorted_and_one_is_broken_after_a_yes() 
         pty.draws("b", &["Break the lease on deploy"]);
         pty.draws("y", &[&format!("deploy: broken: ended the lease with fence {fence} of web-3 (")]);
         hangs.finish().says(70, &["deploy: lease lost", "somebody broke the lease"]);
-        let broken = site.finish(site.task("show", &["--json", "deploy"])).json()["last_break"].clone();
+        let broken = site.outcome(&["show", "--json", "deploy"]).json()["last_break"].clone();
         assert!(broken["by"].as_str().unwrap().ends_with(" top"), "{broken}");
         next.finish().silent(0);
         assert!(site.read("next").parse::<u64>().unwrap() > fence.parse().unwrap());
@@ -65,7 +65,7 @@ fn with_a_prefix_only_its_locks_and_jobs_are_shown() {
     let site = Site::new();
     let _held = ["nightly:one", "elsewhere"].map(|key| holder(&site, key, &format!("of-{key}")));
     for job in ["nightly:done", "undone"] {
-        site.finish(site.task("once", &[job, "--", "true"])).silent(0);
+        site.outcome(&["once", job, "--", "true"]).silent(0);
     }
     let mut pty = Pty::start(&site, OURS, &["top", "nightly:"]);
     let screen = pty.shows(&["1 held or waited for", "nightly:one"]);
@@ -121,7 +121,7 @@ fn ctrl_z_gives_the_shell_its_terminal_and_fg_draws_all_of_it_again() {
 #[test]
 fn without_a_terminal_it_says_what_to_do_before_anything_is_sent() {
     let site = Site::on(&format!("redis://user:{SECRET}@127.0.0.1:1"));
-    site.finish(site.task("top", &[])).keeps_the_secret().says_and_hints(
+    site.outcome(&["top"]).keeps_the_secret().says_and_hints(
         64,
         &["stdin is not a terminal"],
         "leasehold ls --json --all",

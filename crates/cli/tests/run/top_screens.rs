@@ -43,7 +43,7 @@ fn five_locks_fit_a_small_screen_and_look_different() {
     let _reader = site.start(site.run_script(&["--shared", "--label", "r", "data"], "exec sleep 60"));
     let _trainer =
         site.start(site.run_script(&["--permits", "1/4", "--label", "t", "gpus"], "exec sleep 60"));
-    site.finish(site.task("every", &["2h", "report", "--", "true"])).silent(0);
+    site.outcome(&["every", "2h", "report", "--", "true"]).silent(0);
     for [rows, columns] in SIZES {
         let mut pty = top(&site, [rows, columns]);
         let screen = pty.shows(&["5 held or waited for, 0 waiting; by key", "waiting for data: 0"]);
@@ -83,7 +83,7 @@ fn five_locks_fit_a_small_screen_and_look_different() {
 #[test]
 fn the_page_of_a_lock_shows_its_mark_and_break_and_stays_when_the_lock_is_free() {
     let site = Site::new();
-    site.finish(site.task("once", &["--label", "ran", "k", "--", "true"])).silent(0);
+    site.outcome(&["once", "--label", "ran", "k", "--", "true"]).silent(0);
     let held = Held::all(site.store(), vec!["k".into()], 0);
     let mut pty = top(&site, [24, 80]);
     pty.shows(&["1 held or waited for"]);

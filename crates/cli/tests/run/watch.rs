@@ -92,7 +92,7 @@ fn a_record_of_a_break_that_another_program_wrote_hides_no_later_break() {
     let is_broken = |label: &str, key: &str| {
         let holder = site.holder(&["--label", label, key]);
         wait_for(&watch, "held", label);
-        site.finish(site.task("break", &[key, "--fence", &site.read("fence")])).silent(0);
+        site.outcome(&["break", key, "--fence", &site.read("fence")]).silent(0);
         holder.finish().says(70, &["somebody broke the lease"]);
     };
     let breaks = || events(&watch).into_iter().filter(|event| event["event"] == "broken").collect::<Vec<_>>();
