@@ -151,7 +151,8 @@ impl Follower {
         for ended in old.holders.iter().filter(|old| !new.holders.iter().any(|new| is_same(old, new))) {
             let held_for = old.held_for(ended).map(time::shown);
             let held_for = held_for.map_or_else(String::new, |held_for| format!(", after {held_for}"));
-            self.tell_holding("ended", old, ended, format!("held {}{held_for}", by(ended)))?;
+            let fields = HolderJson::of(ended, old.held_for(ended));
+            self.tell("ended", Some(&old.key), fields, format!("held {}{held_for}", by(ended)))?;
             if let Some(fence) = ended.fence {
                 if self.ended.len() == QUESTIONS {
                     self.ended.pop_front();
@@ -160,7 +161,7 @@ impl Follower {
             }
         }
         for held in new.holders.iter().filter(|new| !old.holders.iter().any(|old| is_same(old, new))) {
-            self.tell_holding("held", new, held, by(held))?;
+            self.tell("held", Some(&new.key), HolderJson::of(held, new.held_for(held)), by(held))?;
         }
         let waits = |state: &KeyState, waiter: &Waiter| {
             state.waiters.iter().any(|other| other.holder == waiter.holder)
@@ -171,11 +172,11 @@ impl Follower {
             (1..).zip(&old.waiters).filter(|(_, waiter)| !waits(new, waiter) && !holds(waiter))
         {
             let words = format!("{}, after {}", name_of(waiter), time::shown(waiter.waited));
-            self.tell_waiter("left", old, (waiter, place), words)?;
+            self.tell("left", Some(&old.key), WaiterJson::of((waiter, place)), words)?;
         }
         for (place, waiter) in (1..).zip(&new.waiters).filter(|(_, waiter)| !waits(old, waiter)) {
             let words = format!("{}, place {place}", name_of(waiter));
-            self.tell_waiter("waiting", new, (waiter, place), words)?;
+            self.tell("waiting", Some(&new.key), WaiterJson::of((waiter, place)), words)?;
         }
         Ok(())
     }
@@ -192,26 +193,6 @@ impl Follower {
         self.ended.pop_front();
         let Some(record) = broken.filter(|broken| broken.fence == fence) else { return Ok(()) };
         self.tell("broken", Some(&record.key), BreakJson::from(&record), mark::broken(&record))
-    }
-
-    fn tell_holding(
-        &self,
-        event: &'static str,
-        state: &KeyState,
-        held: &HolderInfo,
-        words: String,
-    ) -> io::Result<()> {
-        self.tell(event, Some(&state.key), HolderJson::of(held, state.held_for(held)), words)
-    }
-
-    fn tell_waiter(
-        &self,
-        event: &'static str,
-        state: &KeyState,
-        waiter: (&Waiter, usize),
-        words: String,
-    ) -> io::Result<()> {
-        self.tell(event, Some(&state.key), WaiterJson::of(waiter), words)
     }
 
     /// Reports an event, with these fields to programs and in these words to people.
