@@ -5,9 +5,9 @@ use std::process::ExitStatus;
 use std::time::Instant;
 
 use clap::Args;
-use leasehold::{BeginError, JobGuard, Locks, Mark, MarkError, Misuse, Mode};
+use leasehold::{BeginError, JobGuard, Locks, Mark, MarkError, Misuse};
 
-use crate::args::{JobArgs, WaitingArgs};
+use crate::args::{AcquireArgs, JobArgs, WaitingArgs};
 use crate::command::end_as;
 use crate::environment::OuterLocks;
 use crate::exit::{End, Failure};
@@ -127,7 +127,9 @@ impl Job {
     fn new(when: Schedule, job: JobArgs, waiting: WaitingArgs, keys: Vec<OsString>) -> Result<Self, Failure> {
         let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
         let program = job.running.program();
-        let request = LockRequest::in_mode(Mode::Exclusive, waiting, job.lease, job.quiet, keys, program)?;
+        let JobArgs { lease, quiet, .. } = job;
+        let acquire = AcquireArgs { waiting, shared: false, permits: None, lease, quiet, keys };
+        let request = LockRequest::of(acquire, program)?;
         let settings = Settings::of(request, job.running)?;
         Ok(Self { settings, when, skipped })
     }

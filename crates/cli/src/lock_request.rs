@@ -1,13 +1,13 @@
 //! The requested lock, its mode and its store, for every task that acquires a lock.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::{Label, Misuse, Mode, Signal, Ttl};
 
-use crate::args::{AcquireArgs, LeaseArgs, WaitingArgs};
+use crate::args::AcquireArgs;
 use crate::environment;
 use crate::exit::{End, Failure};
 use crate::keys::{Keys, naming};
@@ -46,23 +46,13 @@ impl LockRequest {
     ///
     /// `program` holds the lock; it is part of the default label.
     pub(crate) fn of(args: AcquireArgs, program: &OsStr) -> Result<Self, Failure> {
-        let mode = mode(args.shared, args.permits)?;
-        Self::in_mode(mode, args.waiting, args.lease, args.quiet, args.keys, program)
-    }
-
-    pub(crate) fn in_mode(
-        mode: Mode,
-        waiting: WaitingArgs,
-        args: LeaseArgs,
-        quiet: bool,
-        keys: Vec<OsString>,
-        program: &OsStr,
-    ) -> Result<Self, Failure> {
-        let (name, text) = or_variable("--max-hold", args.max_hold);
+        let AcquireArgs { waiting, shared, permits, lease, quiet, keys } = args;
+        let mode = mode(shared, permits)?;
+        let (name, text) = or_variable("--max-hold", lease.max_hold);
         let max_hold = time_of(&name, text)?;
-        let (ttl_origin, text) = or_variable("--ttl", args.ttl.clone());
+        let (ttl_origin, text) = or_variable("--ttl", lease.ttl.clone());
         let ttl_origin = text.map(|_| ttl_origin);
-        let ttl = ttl(time_of("--ttl", args.ttl)?, max_hold, &name)?;
+        let ttl = ttl(time_of("--ttl", lease.ttl)?, max_hold, &name)?;
         let within = if waiting.one_try { None } else { default_time("--within", waiting.within)? };
         let patience = match within {
             _ if waiting.one_try => Patience::OneTry,
@@ -71,13 +61,13 @@ impl LockRequest {
             None => Patience::Endless,
         };
         let busy = exit_code("--busy-exit-code", waiting.busy_exit_code)?.map_or(End::BUSY, End::Code);
-        let name = if args.label.is_some() { "--label" } else { environment::LABEL };
-        let label = args.label.or_else(environment::label).unwrap_or_else(|| default_label(program));
+        let name = if lease.label.is_some() { "--label" } else { environment::LABEL };
+        let label = lease.label.or_else(environment::label).unwrap_or_else(|| default_label(program));
         Label::new(&label).map_err(|misuse| Failure::from(misuse).about(name))?;
-        let naming = naming(args.place.naming)?;
+        let naming = naming(lease.place.naming)?;
         let keys = Keys::of(keys, &naming)?;
         let signal = naming.signal();
-        let mut place = StoreLocation::of(args.place.store)?;
+        let mut place = StoreLocation::of(lease.place.store)?;
         place.ttl_origin = ttl_origin;
         if let Mode::Permits { .. } = mode
             && place.store.is_several()
@@ -86,8 +76,8 @@ impl LockRequest {
             return Err(Failure::from(Misuse::PermitsOfAQuorum { name }).about("--permits"));
         }
         let status =
-            Arc::new(args.status_fd.map_or(Ok(Status::to_nobody()), |text| Status::to(&text, &keys))?);
-        let verbose = args.verbose;
+            Arc::new(lease.status_fd.map_or(Ok(Status::to_nobody()), |text| Status::to(&text, &keys))?);
+        let verbose = lease.verbose;
         Ok(Self { keys, mode, patience, busy, ttl, max_hold, label, place, signal, status, quiet, verbose })
     }
 
