@@ -101,11 +101,8 @@ pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     }
     let holder = broken?;
     if !args.quiet && !args.json {
-        let who = plain(&holder.owner.to_string());
-        print(&format!(
-            "{}: broken: ended the lease with fence {fence} of {who}\n",
-            plain(&key.to_string())
-        ))?;
+        let (key, who) = (plain(&key.to_string()), plain(&holder.owner.to_string()));
+        print(&format!("{key}: broken: ended the lease with fence {fence} of {who}\n"))?;
     }
     Ok(End::SUCCESS)
 }

@@ -115,11 +115,8 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
             return finding.advice("name another key, or delete what is there");
         }
         Ok(_) => {
-            return Finding::note(
-                ABOUT,
-                &at,
-                format!("{key} can be locked, with all the server's keys that belong to it"),
-            );
+            let what = format!("{key} can be locked, with all the server's keys that belong to it");
+            return Finding::note(ABOUT, &at, what);
         }
         Err(InspectError::Store(fault)) => fault,
         Err(error) => return Finding::new(Severity::Unsafe, ABOUT, &at, error, "it cannot be locked"),
@@ -136,11 +133,8 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
         let what = format!("{key}: {}", error.reason);
         (Severity::Unsafe, what, "locks of this name cannot be acquired, renewed or released")
     } else {
-        (
-            Severity::Unknown,
-            format!("{key} could not be tried: {}", error.reason),
-            "it is unknown if it can be locked",
-        )
+        let what = format!("{key} could not be tried: {}", error.reason);
+        (Severity::Unknown, what, "it is unknown if it can be locked")
     };
     let mut finding = Finding::new(severity, ABOUT, &at, what, why);
     // A missing permission that has nothing to do with a key hides whether the user may use the

@@ -91,12 +91,9 @@ mod tests {
                 assert_eq!(SupervisorReport::parse(&report.to_bytes()), Some(report));
             }
         }
-        assert_eq!(
-            SupervisorReport::parse(&SupervisorReport::Left(3).to_bytes()),
-            Some(SupervisorReport::Left(3))
-        );
-        for signal in [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU] {
-            let report = SupervisorReport::Stopped(Stop { command: Pid::INIT, signal });
+        let stopped = |signal| SupervisorReport::Stopped(Stop { command: Pid::INIT, signal });
+        let stops = [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU].map(stopped);
+        for report in stops.into_iter().chain([SupervisorReport::Left(3)]) {
             assert_eq!(SupervisorReport::parse(&report.to_bytes()), Some(report));
         }
         for bytes in [

@@ -207,14 +207,8 @@ fn crons_job_meets_the_same_users_shell_and_says_nothing_when_that_is_at_it() {
     program(&site, "report", "echo reported");
     let crontab = block("crontab");
 
-    let mut shell = site.leasehold(&[
-        "run",
-        "nightly",
-        "--",
-        "sh",
-        "-c",
-        "echo $$ > running; until [ -e go ]; do sleep 0.02; done",
-    ]);
+    let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done";
+    let mut shell = site.leasehold(&["run", "nightly", "--", "sh", "-c", script]);
     for (name, value) in [("HOME", "home"), ("XDG_STATE_HOME", "state"), ("XDG_RUNTIME_DIR", "runtime")] {
         shell.env(name, site.path(value));
     }
@@ -315,11 +309,9 @@ fn the_job_of_a_timer_is_done_by_one_machine_and_no_failure_of_the_others() {
 #[test]
 fn a_service_is_taken_over_when_its_machine_dies_and_ends_in_good_order_when_it_is_stopped() {
     let site = Site::new();
-    program(
-        &site,
-        "scheduler",
-        "exec 2> /dev/null; trap 'echo stopped > stopped; exit 0' TERM; echo $$ > scheduling; while :; do sleep 0.02; done",
-    );
+    let works = "exec 2> /dev/null; trap 'echo stopped > stopped; exit 0' TERM; \
+                 echo $$ > scheduling; while :; do sleep 0.02; done";
+    program(&site, "scheduler", works);
     let unit = block("scheduler.service");
     verify(&site, "scheduler.service", &unit);
     let [first, second] = [(); 2].map(|()| {

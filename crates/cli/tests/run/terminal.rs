@@ -49,10 +49,8 @@ fn the_line_of_a_wait_is_whole_on_a_terminal_without_a_size() {
 #[test]
 fn vim_edits_a_file_and_leaves_the_terminal_as_it_was() {
     let Some(site) = has("vim").then(Site::new) else { return };
-    let mut pty = Pty::script(
-        &site,
-        "stty -g > before; $L run k -- vim -u NONE -n text; echo $? > code; stty -g > after",
-    );
+    let script = "stty -g > before; $L run k -- vim -u NONE -n text; echo $? > code; stty -g > after";
+    let mut pty = Pty::script(&site, script);
     pty.wait_for("\"text\" [New");
     pty.types("ihello\x1b:wq\n");
     pty.ends_with(0);
