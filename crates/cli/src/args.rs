@@ -1,6 +1,6 @@
 //! The groups of options that several tasks have. The options of one task are next to what it does.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 use clap::Args;
 
@@ -181,13 +181,6 @@ pub(crate) struct CommandArgs {
     /// The command and its arguments; no shell interprets them
     #[arg(value_name = "COMMAND", last = true, num_args = 0..)]
     pub(crate) command: Vec<OsString>,
-}
-
-impl CommandArgs {
-    /// The first word of the command.
-    pub(crate) fn program(&self) -> &OsStr {
-        self.command.first().map_or(OsStr::new(""), OsString::as_os_str)
-    }
 }
 
 /// How to run a command only when it is due, and the exit code if it is not: `once` and `every`.

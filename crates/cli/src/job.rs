@@ -126,11 +126,9 @@ impl Job {
 
     fn new(when: Schedule, job: JobArgs, waiting: WaitingArgs, keys: Vec<OsString>) -> Result<Self, Failure> {
         let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
-        let program = job.running.program();
-        let JobArgs { lease, quiet, .. } = job;
+        let JobArgs { lease, quiet, running, .. } = job;
         let acquire = AcquireArgs { waiting, shared: false, permits: None, lease, quiet, keys };
-        let request = LockRequest::of(acquire, program)?;
-        let settings = Settings::of(request, job.running)?;
+        let settings = Settings::of(acquire, running)?;
         Ok(Self { settings, when, skipped })
     }
 }

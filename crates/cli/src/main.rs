@@ -61,6 +61,7 @@ use crate::command_line::{CommandLine, Task};
 use crate::exit::{End, Failure};
 use crate::job::Job;
 use crate::lock_request::LockRequest;
+use crate::settings::Settings;
 use crate::status::Status;
 
 fn main() -> ! {
@@ -81,7 +82,7 @@ fn main() -> ! {
 fn perform(task: Task) -> Result<End, Failure> {
     match task {
         Task::Run(args) => {
-            let settings = args.settings()?;
+            let settings = Settings::of(args.acquire, args.running)?;
             let status = settings.request.status.clone();
             to_the_end(status, run::run(settings))
         }

@@ -12,14 +12,13 @@ use crate::args::{AcquireArgs, CommandArgs};
 use crate::command::{Command, end_as, status_of};
 use crate::environment::{self, OuterLocks};
 use crate::exit::{End, Failure};
-use crate::lock_request::LockRequest;
 use crate::say;
 use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::status;
 use crate::supervisor::Outcome;
 use crate::take::{ReleaseLimit, ReleaseOutcome, give_back, take, tell_keeping};
-use crate::watch::{EndReason, Ended, watch};
+use crate::watch::{EndReason, watch};
 
 /// Run a command while holding a lock
 ///
@@ -46,13 +45,6 @@ pub(crate) struct RunArgs {
 
     #[command(flatten)]
     pub(crate) running: CommandArgs,
-}
-
-impl RunArgs {
-    pub(crate) fn settings(self) -> Result<Settings, Failure> {
-        let request = LockRequest::of(self.acquire, self.running.program())?;
-        Settings::of(request, self.running)
-    }
 }
 
 const EXAMPLE: &str = "\
@@ -99,7 +91,7 @@ pub(crate) async fn work(
     let mut fault = None;
     let events = locks.events();
     let mut command = Command::start(settings, told, &held, locks, signals)?;
-    let Ended { outcome, doom } = tokio::select! {
+    let (outcome, doom) = tokio::select! {
         never = tell_keeping(request.status.clone(), held.clone()) => match never {},
         never = note_fault(events, &mut fault) => match never {},
         ended = watch(&mut command, &held, signals, settings.max_hold) => ended,
@@ -116,7 +108,13 @@ pub(crate) async fn work(
         ));
     }
     let doomed = doom.map(|doom| ended_for(settings, doom, fault));
-    tell_end(settings, doomed.as_ref(), outcome);
+    // To programs, unless that was reported already.
+    if let Some(failure) = &doomed {
+        request.status.tell_lost(failure.reason());
+    }
+    if let Some(Outcome::Ended(how)) = outcome {
+        request.status.tell(status::Event::Ended(end_as(ExitStatus::from_raw(how))));
+    }
     match doomed {
         Some(failure) => Err(failure),
         None => status_of(settings, outcome.expect("what is not known of the command is a doom")),
@@ -132,18 +130,6 @@ async fn note_fault(mut events: Events, fault: &mut Option<Fault>) -> Infallible
             Some(_) => {}
             None => return pending().await,
         }
-    }
-}
-
-/// Reports to programs why the command had to end, unless that was reported already, and how it
-/// ended.
-fn tell_end(settings: &Settings, doomed: Option<&Failure>, outcome: Option<Outcome>) {
-    let status = &settings.request.status;
-    if let Some(failure) = doomed {
-        status.tell_lost(failure.reason());
-    }
-    if let Some(Outcome::Ended(how)) = outcome {
-        status.tell(status::Event::Ended(end_as(ExitStatus::from_raw(how))));
     }
 }
 

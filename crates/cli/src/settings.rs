@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::Ttl;
 
-use crate::args::CommandArgs;
+use crate::args::{AcquireArgs, CommandArgs};
 use crate::exit::Failure;
 use crate::lock_request::LockRequest;
 use crate::options::{or_variable, time_of};
@@ -26,14 +26,15 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn of(mut request: LockRequest, running: CommandArgs) -> Result<Self, Failure> {
-        let (name, text) = or_variable("--grace", running.grace);
-        let grace = grace(&name, time_of(&name, text)?, request.ttl)?;
-        let max_hold = request.max_hold.take();
-        let CommandArgs { wait_for_all, no_tty, command, .. } = running;
+    pub(crate) fn of(acquire: AcquireArgs, running: CommandArgs) -> Result<Self, Failure> {
+        let CommandArgs { grace: given, wait_for_all, no_tty, command } = running;
         let mut command = command.into_iter();
         let program = command.next().unwrap_or_default();
         let arguments = command.collect();
+        let mut request = LockRequest::of(acquire, &program)?;
+        let (name, text) = or_variable("--grace", given);
+        let grace = grace(&name, time_of(&name, text)?, request.ttl)?;
+        let max_hold = request.max_hold.take();
         Ok(Self { request, program, arguments, grace, max_hold, wait_for_all, no_tty })
     }
 }
@@ -58,23 +59,14 @@ fn grace(name: &str, asked: Option<Duration>, ttl: Ttl) -> Result<Duration, Fail
 mod tests {
     use clap::Parser as _;
 
-    use crate::args::AcquireArgs;
-
     use super::*;
-
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        acquire: AcquireArgs,
-        #[command(flatten)]
-        running: CommandArgs,
-    }
+    use crate::command_line::{CommandLine, Task};
 
     fn grace_of(options: &[&str]) -> Result<Duration, Failure> {
-        let words = ["leasehold", "--store", "file:/x", "k"].iter().chain(options).chain(&["--", "true"]);
-        let line = Line::try_parse_from(words).unwrap();
-        let request = LockRequest::of(line.acquire, line.running.program())?;
-        Settings::of(request, line.running).map(|settings| settings.grace)
+        let words = ["leasehold", "run", "--store", "file:/x", "k"];
+        let words = words.iter().chain(options).chain(&["--", "true"]);
+        let Task::Run(args) = CommandLine::try_parse_from(words).unwrap().task else { panic!("a run") };
+        Settings::of(args.acquire, args.running).map(|settings| settings.grace)
     }
 
     #[test]

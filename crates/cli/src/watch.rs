@@ -12,13 +12,7 @@ use crate::command::Command;
 use crate::signals::{Event, Sender, Signals};
 use crate::supervisor::{self, Order, Outcome};
 
-#[derive(Debug)]
-pub(crate) struct Ended {
-    /// `None` if that is unknown.
-    pub(crate) outcome: Option<Outcome>,
-    pub(crate) doom: Option<EndReason>,
-}
-
+/// Why the command had to end.
 #[derive(Clone, Debug)]
 pub(crate) enum EndReason {
     Lost(Loss),
@@ -46,7 +40,7 @@ const SECOND: u64 = 1_000_000_000;
 /// How often to check whether the supervisor was stopped while it kills.
 const SHORT_NAP: Duration = Duration::from_millis(5);
 
-/// Waits until the command has ended.
+/// Waits until the command has ended. Returns how, if that is known, and why, if it had to end.
 ///
 /// Before its lease ends, the command gets the grace period from SIGTERM to SIGKILL, so that it is
 /// gone by then; the supervisor does that on its own. If the lease was lost without notice
@@ -64,7 +58,7 @@ pub(crate) async fn watch(
     held: &Held,
     signals: &mut Signals,
     max_hold: Option<Duration>,
-) -> Ended {
+) -> (Option<Outcome>, Option<EndReason>) {
     let mut lost = pin!(held.lost());
     let mut loss = None;
     let mut held_too_long = None;
@@ -131,7 +125,7 @@ pub(crate) async fn watch(
     if doom.is_some() {
         command.mend_terminal();
     }
-    Ended { outcome: report.map(|report| report.outcome), doom }
+    (report.map(|report| report.outcome), doom)
 }
 
 /// Why the command had to end, if it had to.
