@@ -161,10 +161,13 @@ fn in_one_go(findings: &mut [Finding]) {
         }
         _ => None,
     };
+    // A master that sentinels report has the location of its sentinels behind its name.
+    let store = |at: &str| at.split(" (").next().unwrap_or_default().to_owned();
     let all: Vec<_> = findings.iter().map(|finding| Some((finding.at.clone(), rules(finding)?))).collect();
     for (finding, one) in findings.iter_mut().zip(&all) {
         let Some((at, (user, _))) = one else { continue };
-        let of_user = all.iter().flatten().filter(|(other, (name, _))| at_same(other, at) && name == user);
+        let of_user =
+            all.iter().flatten().filter(|(other, (name, _))| store(other) == store(at) && name == user);
         let mut line = Vec::new();
         for rule in of_user.flat_map(|(_, (_, rules))| rules.split(' ')) {
             if !line.contains(&rule) {
@@ -173,12 +176,6 @@ fn in_one_go(findings: &mut [Finding]) {
         }
         finding.remedy = Remedy::AtServer(format!("ACL SETUSER {user} {}", line.join(" ")));
     }
-}
-
-/// Two names of the same store: a master that sentinels report has the location of its sentinels.
-fn at_same(one: &str, other: &str) -> bool {
-    let store = |at: &str| at.split(" (").next().unwrap_or_default().to_owned();
-    store(one) == store(other)
 }
 
 fn has_colours() -> bool {

@@ -131,21 +131,17 @@ impl Failure {
         Self::new(End::CANNOT_EXECUTE, line)
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
     }
 
     /// Names the option or variable that the line is about.
-    pub(crate) fn about(mut self, subject: impl Display) -> Self {
-        self.line = self.line.map(|line| format!("{subject}: {line}"));
-        self
+    pub(crate) fn about(self, subject: impl Display) -> Self {
+        Self { line: self.line.map(|line| format!("{subject}: {line}")), ..self }
     }
 
-    pub(crate) fn silent(mut self) -> Self {
-        self.line = None;
-        self.hint = None;
-        self
+    pub(crate) fn silent(self) -> Self {
+        Self { line: None, hint: None, ..self }
     }
 
     /// The exit code, as a shell reports it.

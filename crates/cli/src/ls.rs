@@ -8,13 +8,11 @@ use rustix::termios::tcgetwinsize;
 
 use crate::args::PrefixArgs;
 use crate::exit::{End, Failure};
-use crate::keys::beginning;
 use crate::lock_json::LockJson;
 use crate::mark;
 use crate::options::time_of;
 use crate::print::print;
 use crate::say;
-use crate::store_location::StoreLocation;
 use crate::table::table;
 use crate::time;
 
@@ -81,15 +79,14 @@ Example: has a nightly job been running for two hours? And the holders of all ni
   leasehold ls --json nightly:";
 
 pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
-    let PrefixArgs { place, prefixes } = args.which;
     // That is a mistake, or a variable that was not set.
-    if prefixes.iter().any(|prefix| prefix.is_empty()) {
+    if args.which.prefixes.iter().any(|prefix| prefix.is_empty()) {
         let line = "the prefix is empty: name what the keys begin with, or list all of them";
         return Err(Failure::usage(line).hint("leasehold ls --all"));
     }
-    let prefix = beginning(prefixes, place.naming)?;
     let least = time_of("--held-for", args.held_for)?;
-    let locks = StoreLocation::of(place.store)?.look(args.quiet).await?;
+    let (prefix, place) = args.which.resolve()?;
+    let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("looking at {}", locks.store()));
     }
