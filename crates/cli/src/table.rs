@@ -41,6 +41,9 @@ pub(crate) struct Cell {
 
 pub(crate) type Row = [Cell; COLUMNS];
 
+/// `None` for a column that is dropped.
+type Widths = [Option<usize>; COLUMNS];
+
 /// The table with its headings. `width` is that of the terminal; without one, nothing is cut.
 pub(crate) fn table(states: &[KeyState], width: Option<usize>) -> String {
     let rows: Vec<_> = states.iter().flat_map(rows_of).collect();
@@ -50,8 +53,7 @@ pub(crate) fn table(states: &[KeyState], width: Option<usize>) -> String {
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// `None` for a column that is dropped.
-    widths: [Option<usize>; COLUMNS],
+    widths: Widths,
     keys: HashMap<String, String>,
 }
 
@@ -73,12 +75,14 @@ impl Table {
         let mut widths = natural.map(Some);
         let mut left_out = LEAST_NEEDED.into_iter();
         let widths = loop {
-            if let Some(fitted) = shrunk(widths, &ROOMY, room) {
-                break fitted;
+            let roomy = shrunk(widths, &ROOMY, room);
+            if all(roomy) <= room {
+                break roomy;
             }
             match left_out.next() {
                 Some(column) => widths[column] = None,
-                None => break shrunk(widths, &NARROW, room).unwrap_or_else(|| narrowest(widths)),
+                // If not even this fits, the terminal cuts the lines.
+                None => break shrunk(widths, &NARROW, room),
             }
         };
         let keys = rows.iter().map(|row| &*row[KEY].text);
@@ -113,28 +117,16 @@ impl Table {
     }
 }
 
-/// The widths after shrinking these columns, if everything fits then.
-fn shrunk(
-    mut widths: [Option<usize>; COLUMNS],
-    down_to: &[(usize, usize)],
-    room: usize,
-) -> Option<[Option<usize>; COLUMNS]> {
+/// The widths after shrinking these columns, as far as that is needed and allowed.
+fn shrunk(mut widths: Widths, down_to: &[(usize, usize)], room: usize) -> Widths {
     for (column, least) in down_to {
         let too_much = all(widths).saturating_sub(room);
         widths[*column] = widths[*column].map(|width| width.saturating_sub(too_much).max(width.min(*least)));
     }
-    (all(widths) <= room).then_some(widths)
-}
-
-/// If nothing fits, the terminal cuts the lines.
-fn narrowest(mut widths: [Option<usize>; COLUMNS]) -> [Option<usize>; COLUMNS] {
-    for (column, least) in NARROW {
-        widths[column] = widths[column].map(|width| width.min(least));
-    }
     widths
 }
 
-fn all(widths: [Option<usize>; COLUMNS]) -> usize {
+fn all(widths: Widths) -> usize {
     let shown = widths.iter().flatten();
     shown.clone().sum::<usize>() + GAP.len() * shown.count().saturating_sub(1)
 }
