@@ -12,7 +12,7 @@ use crate::environment;
 use crate::exit::{End, Failure};
 use crate::keys::{Keys, naming};
 use crate::label::default_label;
-use crate::options::{default_time, digits, exit_code, or_variable, time_of, variable};
+use crate::options::{default_time, digits, exit_code, or_variable, time_of};
 use crate::status::Status;
 use crate::store_location::{OUTAGE_LIMIT, SHORT_OUTAGE_LIMIT, StoreLocation};
 
@@ -50,12 +50,12 @@ impl LockRequest {
         let mode = mode(shared, permits)?;
         let (name, text) = or_variable("--max-hold", lease.max_hold);
         let max_hold = time_of(&name, text)?;
-        let (ttl_origin, text) = or_variable("--ttl", lease.ttl.clone());
-        let ttl_origin = text.map(|_| ttl_origin);
-        let ttl = ttl(time_of("--ttl", lease.ttl)?, max_hold, &name)?;
-        let within = if waiting.one_try { None } else { default_time("--within", waiting.within)? };
+        let (ttl_origin, text) = or_variable("--ttl", lease.ttl);
+        let asked = time_of(&ttl_origin, text)?;
+        let ttl = ttl(asked, &ttl_origin, max_hold, &name)?;
+        let at_once = Some(Duration::ZERO);
+        let within = if waiting.one_try { at_once } else { default_time("--within", waiting.within)? };
         let patience = match within {
-            _ if waiting.one_try => Patience::OneTry,
             Some(Duration::ZERO) => Patience::OneTry,
             Some(within) => Patience::Within(within),
             None => Patience::Endless,
@@ -68,7 +68,7 @@ impl LockRequest {
         let keys = Keys::of(keys, &naming)?;
         let signal = naming.signal();
         let mut place = StoreLocation::of(lease.place.store)?;
-        place.ttl_origin = ttl_origin;
+        place.ttl_origin = asked.map(|_| ttl_origin);
         if let Mode::Permits { .. } = mode
             && place.store.is_several()
         {
@@ -128,25 +128,22 @@ fn mode(shared: bool, permits: Option<String>) -> Result<Mode, Failure> {
 }
 
 /// A lease is no longer than the lock may be held; a longer TTL that was given explicitly is an
-/// error. `limit` is the option or the variable that says how long.
-fn ttl(asked: Option<Duration>, max_hold: Option<Duration>, limit: &str) -> Result<Ttl, Failure> {
-    match (asked, max_hold) {
-        (Some(asked), Some(max_hold)) if asked > max_hold => Err(Failure::usage(format!(
-            "{limit}: {max_hold:?} is shorter than the ttl of {asked:?}: shorten --ttl, or lengthen {limit}"
+/// error. `origin` and `limit` are the options or the variables that say how long.
+fn ttl(
+    asked: Option<Duration>,
+    origin: &str,
+    max_hold: Option<Duration>,
+    limit: &str,
+) -> Result<Ttl, Failure> {
+    let ttl = asked.map_or(Ok(Ttl::DEFAULT), Ttl::new);
+    let ttl = ttl.map_err(|misuse| Failure::from(misuse).about(origin))?;
+    match max_hold.filter(|max_hold| *max_hold < ttl.duration()) {
+        None => Ok(ttl),
+        Some(max_hold) if origin == "--ttl" => Err(Failure::usage(format!(
+            "{limit}: {max_hold:?} is shorter than the ttl of {ttl}: shorten --ttl, or lengthen {limit}"
         ))),
-        (Some(asked), _) => Ttl::new(asked).map_err(|misuse| Failure::from(misuse).about("--ttl")),
-        (None, _) => {
-            let default = default_time("--ttl", None)?;
-            let default = default.map_or(Ok(Ttl::DEFAULT), Ttl::new);
-            let default = default.map_err(|misuse| Failure::from(misuse).about(variable("--ttl")))?;
-            match max_hold {
-                Some(max_hold) if max_hold < default.duration() => Ttl::new(max_hold).map_err(|_| {
-                    Failure::usage(format!(
-                        "{limit}: {max_hold:?} is too short to do anything: 10 ms is the least"
-                    ))
-                }),
-                _ => Ok(default),
-            }
-        }
+        Some(max_hold) => Ttl::new(max_hold).map_err(|_| {
+            Failure::usage(format!("{limit}: {max_hold:?} is too short to do anything: 10 ms is the least"))
+        }),
     }
 }
