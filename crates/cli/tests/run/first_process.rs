@@ -8,12 +8,12 @@ use rustix::process::Signal;
 
 use crate::harness::{OURS, Running, Site, child_of, is_alive, kill, kill_with, until};
 
-pub(crate) const UNSHARE: [&str; 6] =
-    ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
+pub(crate) const UNSHARE: [&str; 7] =
+    ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
 /// True if the kernel allows a namespace of process ids; otherwise prints why a test is skipped.
 pub(crate) fn has_namespaces() -> bool {
-    let tried = Command::new("unshare").args(UNSHARE).arg("true").output();
+    let tried = Command::new(UNSHARE[0]).args(&UNSHARE[1..]).arg("true").output();
     let permitted = tried.is_ok_and(|done| done.status.success());
     if !permitted {
         eprintln!("skipped: no namespace of process ids may be made here (unshare --user --pid)");
@@ -23,11 +23,8 @@ pub(crate) fn has_namespaces() -> bool {
 
 /// `leasehold run` with these words, as process 1, and a script as the command.
 fn contained(site: &Site, words: &[&str], script: &str) -> Command {
-    let mut all: Vec<&str> = UNSHARE.to_vec();
-    all.extend([OURS, "run", "--store", site.store()]);
-    all.extend(words);
-    all.extend(["--", "sh", "-c", script]);
-    site.process("unshare", &all)
+    let run = [OURS, "run", "--store", site.store()];
+    site.process(UNSHARE[0], &[&UNSHARE[1..], &run, words, &["--", "sh", "-c", script]].concat())
 }
 
 /// Sends a signal to the first process inside.

@@ -275,9 +275,8 @@ fn exec_start(site: &Site, unit: &str) -> Vec<String> {
 
 fn by_systemd(site: &Site, unit: &str) -> Command {
     let words = exec_start(site, unit);
-    let words: Vec<_> = words.iter().map(String::as_str).collect();
-    let mut command = site.process(words[0], &words[1..]);
-    command.env("LEASEHOLD_STORE", site.store());
+    let mut command = site.process(&words[0], &[]);
+    command.args(&words[1..]).env("LEASEHOLD_STORE", site.store());
     command
 }
 
@@ -339,19 +338,14 @@ fn a_containers_first_process_ends_as_its_command() {
     let site = Site::new();
     let dockerfile = block("Dockerfile");
     let words = [instruction(&dockerfile, "ENTRYPOINT"), instruction(&dockerfile, "CMD")].concat();
-    let words: Vec<_> = words.iter().map(String::as_str).collect();
-    let contained = || {
-        let all: Vec<_> =
-            if is_allowed { UNSHARE.iter().chain(&words).copied().collect() } else { words.clone() };
-        let (program, words) = if is_allowed { ("unshare", &all[..]) } else { (all[0], &all[1..]) };
-        let mut command = in_shell(&site, program, words);
-        command.env("PATH", format!("{}:{}", site.path("").display(), path()));
-        command
-    };
+    let unshare: &[&str] = if is_allowed { &UNSHARE } else { &[] };
+    let words: Vec<_> = unshare.iter().copied().chain(words.iter().map(String::as_str)).collect();
+    let mut contained = in_shell(&site, words[0], &words[1..]);
+    contained.env("PATH", format!("{}:{}", site.path("").display(), path()));
     let first = if is_allowed { "1" } else { "" };
     // The supervisor's parent, as seen from inside.
     program(&site, "migrate", "sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status; echo \"$@\"; exit 3");
-    let done = site.finish(contained()).exits_with(3);
+    let done = site.finish(contained).exits_with(3);
     assert!(done.out.starts_with(first) && done.out.ends_with("\n--all\n"), "{done:?}");
     site.finish(site.run(&["-n", "migrate", "--", "true"])).silent(0);
 }
