@@ -115,9 +115,9 @@ impl StoreUrl {
         format!("{scheme}:{hosts}/{}", in_path.or(in_query).unwrap_or("0"))
     }
 
-    /// `None` for a text without `//`, which has neither user nor password.
+    /// `None` for a file, and for a text without `//`: neither has a user or a password.
     fn parts(&self) -> Option<Parts<'_>> {
-        let (scheme, rest) = self.0.split_once("://").filter(|(scheme, _)| *scheme != "file")?;
+        let (scheme, rest) = self.0.split_once("://").filter(|_| !self.0.starts_with("file:"))?;
         let rest = rest.split('#').next().unwrap_or_default();
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -237,6 +237,10 @@ mod tests {
             assert!(!url(without).has_password(), "{without}");
             assert_eq!(url(without).without_password(), without);
         }
+        // A path is no login, whatever it looks like.
+        let file = "file:/a://web:x@b/leases.db";
+        assert!(!url(file).has_password());
+        assert_eq!(url(file).without_password(), file);
     }
 
     #[test]
