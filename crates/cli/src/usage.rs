@@ -167,23 +167,21 @@ fn without_dashes(words: &[OsString]) -> Option<Failure> {
 /// of our options. `None` if there is no key, or an unknown option before it.
 fn command_start(words: &[OsString], task: &str) -> Option<usize> {
     let takes_value = options(task);
-    let mut before_key = usize::from(task == "every");
-    let mut key_seen = false;
+    let mut missing = if task == "every" { 2 } else { 1 };
     let mut at = 0;
     while at < words.len() {
         let word = words[at].to_string_lossy();
         match option(&word, &takes_value) {
             Some(value_follows) => at += 1 + usize::from(value_follows),
-            None if key_seen => return Some(at),
+            None if missing == 0 => return Some(at),
             None if word.starts_with('-') => return None,
             None => {
-                key_seen = before_key == 0;
-                before_key = before_key.saturating_sub(1);
+                missing -= 1;
                 at += 1;
             }
         }
     }
-    (key_seen && at == words.len()).then_some(at)
+    (missing == 0 && at == words.len()).then_some(at)
 }
 
 /// The options of a task; true for those that take a value.

@@ -176,14 +176,8 @@ fn shown(values: Vec<f64>, unit: Option<Unit>) -> String {
 /// 12,345.
 fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (nth, digit) in digits.chars().enumerate() {
-        if nth > 0 && (digits.len() - nth).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
 }
 
 pub(super) fn median(mut values: Vec<f64>) -> f64 {

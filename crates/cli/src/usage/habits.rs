@@ -11,20 +11,16 @@ pub(super) fn task_first(words: &[OsString]) -> Vec<OsString> {
     const WITH_VALUE: [&str; 4] = ["--store", "--max-ttl", "--outage-limit", "--naming"];
     let mut at = 1;
     while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
-        let glued =
-            WITH_VALUE.iter().any(|name| word.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')));
-        match (WITH_VALUE.contains(&word), glued) {
-            (true, _) => at += 2,
-            (_, true) => at += 1,
-            _ => break,
+        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        if !WITH_VALUE.contains(&name) {
+            break;
         }
+        at += if value.is_some() { 1 } else { 2 };
     }
-    match words.get(1..at) {
-        Some(moved @ [_, ..]) if at < words.len() => {
-            [&words[..1], &words[at..=at], moved, &words[at + 1..]].concat()
-        }
-        _ => words.to_vec(),
+    if at >= words.len() {
+        return words.to_vec();
     }
+    [&words[..1], &words[at..=at], &words[1..at], &words[at + 1..]].concat()
 }
 
 /// In `leasehold run -n -- -k -- COMMAND`, everything before the second `--` is a key, whatever it
@@ -41,9 +37,7 @@ pub(super) fn keys_behind_dashes(task: &mut Task) {
         _ => return,
     };
     if let Some(dashes) = command.iter().position(|word| word == "--").filter(|_| keys.is_empty()) {
-        let behind = command.split_off(dashes + 1);
-        command.truncate(dashes);
-        *keys = std::mem::replace(command, behind);
+        *keys = command.drain(..=dashes).take(dashes).collect();
     }
 }
 
