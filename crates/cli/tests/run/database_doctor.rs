@@ -136,14 +136,13 @@ fn unlogged_tables_and_settings_that_lose_grants_are_warnings_and_are_mended() {
     let scene = Scene::good();
     scene.sql("ALTER TABLE leasehold.share SET UNLOGGED");
     scene.is_mended(1, "warning", "unlogged");
-    scene.sql("ALTER SYSTEM SET full_page_writes = off; SELECT pg_reload_conf()");
-    until("the setting", || scene.doctor(&[]).status.code() == Some(1));
-    scene.is_mended(1, "warning", "disk");
-    scene.sql("ALTER SYSTEM SET autovacuum = off; SELECT pg_reload_conf()");
-    until("the setting", || scene.doctor(&[]).status.code() == Some(1));
-    scene.is_mended(1, "warning", "autovacuum");
-    scene.sql("ALTER ROLE web SET statement_timeout = '2s'");
-    scene.is_mended(1, "warning", "timeouts");
-    scene.sql("ALTER ROLE web SET idle_session_timeout = '2s'");
-    scene.is_mended(1, "warning", "timeouts");
+    for (setting, about) in [("full_page_writes", "disk"), ("autovacuum", "autovacuum")] {
+        scene.sql(&format!("ALTER SYSTEM SET {setting} = off; SELECT pg_reload_conf()"));
+        until("the setting", || scene.doctor(&[]).status.code() == Some(1));
+        scene.is_mended(1, "warning", about);
+    }
+    for setting in ["statement_timeout", "idle_session_timeout"] {
+        scene.sql(&format!("ALTER ROLE web SET {setting} = '2s'"));
+        scene.is_mended(1, "warning", "timeouts");
+    }
 }

@@ -205,8 +205,7 @@ impl Site {
     /// Waits until a file is not empty, and returns its content.
     #[track_caller]
     pub(crate) fn wait_for(&self, name: &str) -> String {
-        until(name, || !self.read(name).is_empty());
-        self.read(name)
+        found(name, || Some(self.read(name)).filter(|text| !text.is_empty()))
     }
 }
 
@@ -403,8 +402,17 @@ pub(crate) const SECRET: &str = "s3cret-pw";
 
 #[track_caller]
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    found(what, || condition().then_some(()));
+}
+
+/// Waits until there is something to find.
+#[track_caller]
+pub(crate) fn found<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
-    while !condition() {
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
         assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -412,12 +420,7 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 #[track_caller]
 pub(crate) fn end_of(child: &mut Child) -> ExitStatus {
-    let mut status = None;
-    until("the end of the process", || {
-        status = child.try_wait().expect("a child can be waited for");
-        status.is_some()
-    });
-    status.expect("it has ended")
+    found("the end of the process", || child.try_wait().expect("a child can be waited for"))
 }
 
 pub(crate) fn pid(number: u32) -> Pid {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use servers::Flavor;
 
-use crate::harness::{Running, Site, names, until};
+use crate::harness::{Running, Site, found, names, until};
 use crate::pty::Pty;
 
 #[test]
@@ -28,12 +28,8 @@ fn a_terminal_shows_one_line_that_is_rewritten_each_second() {
             before.rsplit_once(") for ")?;
             Some(waited.to_owned())
         };
-        let mut first = None;
-        until("it waits", || {
-            first = waited(&pty);
-            first.is_some()
-        });
-        until("a second later", || waited(&pty) != first && waited(&pty).is_some());
+        let first = found("it waits", || waited(&pty));
+        until("a second later", || waited(&pty).is_some_and(|waited| waited != first));
         site.go();
         holder.finish().silent(0);
         pty.wait_for("code=0");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use servers::Flavor;
 
-use crate::harness::{Running, Site, has, json_lines, until};
+use crate::harness::{Running, Site, found, has, json_lines, until};
 use crate::shell::bash;
 
 fn events(run: &Running) -> Vec<Value> {
@@ -18,13 +18,11 @@ fn events(run: &Running) -> Vec<Value> {
 /// Waits for an event of a key, and returns it with its position among the others.
 #[track_caller]
 fn wait_for(run: &Running, event: &str, label: &str) -> (usize, Value) {
-    let find = || {
+    found(&format!("{event} {label}"), || {
         let all = events(run);
-        let found = all.iter().position(|seen| seen["event"] == event && seen["label"] == label);
-        found.map(|at| (at, all[at].clone()))
-    };
-    until(&format!("{event} {label}"), || find().is_some());
-    find().unwrap()
+        let at = all.iter().position(|seen| seen["event"] == event && seen["label"] == label)?;
+        Some((at, all[at].clone()))
+    })
 }
 
 #[test]
@@ -39,8 +37,8 @@ fn watch_reports_holders_waiters_and_breaks_as_they_change() {
         has(&held, &json!({"key": "app:deploy", "v": 1, "mode": "exclusive", "fence": number}));
         assert!(held["at"].as_u64() > held["granted_at"].as_u64(), "{held}");
         let caught_up = || events(&watch).iter().position(|event| event["event"] == "caught_up");
-        until("all was found", || caught_up().is_some());
-        assert!(caught_up() > Some(wait_for(&watch, "held", "web-3").0), "{:?}", events(&watch));
+        let caught_up = found("all was found", caught_up);
+        assert!(caught_up > wait_for(&watch, "held", "web-3").0, "{:?}", events(&watch));
         assert_eq!(events(&watch)[0]["event"], "watching");
 
         let script = "until [ -e go ]; do sleep 0.02; done";
@@ -60,8 +58,8 @@ fn watch_reports_holders_waiters_and_breaks_as_they_change() {
         assert!(event["fence"] == number && event["held_ms"].as_u64().is_some(), "{event}");
         assert!(ended < wait_for(&watch, "held", "web-4").0, "the end first: {:?}", events(&watch));
         let broken = || events(&watch).into_iter().find(|event| event["event"] == "broken");
-        until("it is told that it was broken", || broken().is_some());
-        has(&broken().unwrap(), &json!({"reason": "it hangs", "held_by": "web-3", "fence": number}));
+        let broken = found("it is told that it was broken", broken);
+        has(&broken, &json!({"reason": "it hangs", "held_by": "web-3", "fence": number}));
 
         site.go();
         next.finish().silent(0);
