@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{HoldAnswer, LeaseRenewal, Loss, Mark, QuorumReport, Renewal, Ttl};
+use leasehold_core::{Fault, HoldAnswer, LeaseRenewal, Loss, Mark, QuorumReport, Renewal, Ttl};
 
 use super::holding::{Held, Holding, facts_of_holding};
 use super::registry::PendingRelease;
@@ -222,7 +222,8 @@ impl Guard {
                 // If the answer to an earlier release was lost, that release may have succeeded. While
                 // the lease was valid, nobody else held the key in between, unless somebody broke it.
                 let may_be_done = in_doubt && holding.is_valid_at(handle.runtime.now());
-                let broken = if may_be_done { guard.broken().await } else { None };
+                let broken =
+                    if may_be_done { guard.broken().await.map_err(ReleaseError::Unreachable)? } else { None };
                 if may_be_done && broken.is_none() {
                     return guard.released(held_for);
                 }
@@ -262,16 +263,16 @@ impl Guard {
     }
 
     /// The loss, if the store remembers that somebody broke this lease.
-    async fn broken(&self) -> Option<Loss> {
+    async fn broken(&self) -> Result<Option<Loss>, Fault> {
         let (handle, holding) = (&self.handle, self.holding());
-        let admin = handle.store.admin().ok()?;
+        let Ok(admin) = handle.store.admin() else { return Ok(None) };
         for key in holding.attempt.claim.keys() {
             let (last, _) = handle.ask_until(holding.end(), || admin.last_break(key)).await;
-            if last.ok().flatten().is_some_and(|last| last.fence == holding.fence) {
-                return Some(Loss::Broken { key: key.clone(), quorum_report: None });
+            if last?.is_some_and(|last| last.fence == holding.fence) {
+                return Ok(Some(Loss::Broken { key: key.clone(), quorum_report: None }));
             }
         }
-        None
+        Ok(None)
     }
 
     fn released(&mut self, held_for: Duration) -> Result<Released, ReleaseError> {
