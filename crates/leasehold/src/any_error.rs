@@ -22,8 +22,7 @@ use crate::transferring::TransferError;
 ///     locks.close(std::time::Duration::from_secs(1)).await?;
 ///     Ok(())
 /// }
-/// # tokio::runtime::Runtime::new()?.block_on(charge("memory:"))?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # tokio::runtime::Runtime::new().unwrap().block_on(charge("memory:")).unwrap();
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]

@@ -79,7 +79,7 @@ impl Locks {
 /// Why [`Locks::break_lease`] broke nothing.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{BreakError, Locks};
 ///
 /// let locks = Locks::in_memory();
@@ -92,8 +92,7 @@ impl Locks {
 ///     Err(error) => return Err(error.into()), // somebody else holds it now, for instance
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

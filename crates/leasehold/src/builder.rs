@@ -18,7 +18,7 @@ use crate::store_handle::{StoreHandle, check_ttl};
 /// Defaults for the locks of one store; a lock or a request can override them.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::Locks;
 /// use std::time::Duration;
 ///
@@ -26,8 +26,7 @@ use crate::store_handle::{StoreHandle, check_ttl};
 /// let guard = locks.mutex("invoice:42").lock().await?;
 /// assert!(guard.remaining() <= Duration::from_secs(10));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until it connects"]

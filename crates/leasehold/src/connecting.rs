@@ -56,13 +56,11 @@ impl Locks {
     /// [`Locks::connect`]`("quorum:redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3")`.
     ///
     /// ```no_run
-    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// use leasehold::{AnyStore, Locks};
     /// let hosts = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
     /// let stores: Result<Vec<_>, _> = hosts.into_iter().map(AnyStore::from_url).collect();
     /// let locks = Locks::quorum(stores?, std::time::Duration::from_secs(60))?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors

@@ -21,11 +21,10 @@ impl Locks {
     /// to, create the locks with [`LocksBuilder::unopened`](crate::LocksBuilder::unopened).
     ///
     /// ```
-    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let locks = leasehold::Locks::in_memory();
     /// assert!(locks.diagnose().await.is_empty());
     /// # });
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Cancel safety

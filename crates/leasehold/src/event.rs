@@ -16,7 +16,7 @@ use crate::error::LockError;
 /// Each of these is reported once.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{Event, Locks};
 ///
 /// let locks = Locks::in_memory();
@@ -31,8 +31,7 @@ use crate::error::LockError;
 ///     }
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -204,7 +203,7 @@ pub enum Event {
 /// A request for a lock, or its holder.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{Event, Locks};
 ///
 /// let locks = Locks::in_memory();
@@ -215,8 +214,7 @@ pub enum Event {
 ///     assert_eq!(request.label.unwrap().as_str(), "web-3");
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

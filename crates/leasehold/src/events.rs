@@ -20,7 +20,7 @@ use crate::event::Event;
 /// reader. The stream ends once the locks and all their guards are gone.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{Event, Locks};
 ///
 /// let locks = Locks::in_memory();
@@ -35,8 +35,7 @@ use crate::event::Event;
 /// drop(locks);
 /// logging.await?; // the events have ended
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 pub struct Events(ReusableBoxFuture<'static, (Result<Event, RecvError>, Receiver<Event>)>);
 

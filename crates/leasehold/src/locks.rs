@@ -21,7 +21,7 @@ use crate::store_handle::{Askers, StoreHandle};
 /// renews their guards.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::Locks;
 ///
 /// let locks = Locks::in_memory(); // or Locks::connect("redis://127.0.0.1").await?
@@ -30,8 +30,7 @@ use crate::store_handle::{Askers, StoreHandle};
 /// let permit = locks.semaphore("gpus", 4).acquire().await?;
 /// # drop((guard, reading, permit));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Locks {
@@ -60,14 +59,13 @@ impl Locks {
     /// request.
     ///
     /// ```
-    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let locks = leasehold::Locks::in_memory();
     /// let both = locks.mutex_all(["account:2", "account:1"]).lock().await?;
     /// assert!(locks.mutex("account:1").try_lock().await?.is_none());
     /// both.release().await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
     /// ```
     pub fn mutex_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Mutex {
         self.mutex_on(self.keys(names).and_then(Claim::exclusive_all))
@@ -99,15 +97,14 @@ impl Locks {
     /// exclude it. This does no I/O.
     ///
     /// ```
-    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let locks = leasehold::Locks::in_memory();
     /// let doc = locks.rw_lock("doc:7");
     /// let (one, other) = (doc.read().await?, doc.read().await?);
     /// assert!(doc.try_write().await?.is_none());
     /// # drop((one, other));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
     /// ```
     pub fn rw_lock(&self, name: impl AsRef<[u8]>) -> RwLock {
         self.rw_lock_all([name])
@@ -124,15 +121,14 @@ impl Locks {
     /// locks of the same name, and other programs' locks, and they exclude it. This does no I/O.
     ///
     /// ```
-    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let locks = leasehold::Locks::in_memory();
     /// let gpus = locks.semaphore("gpus", 4);
     /// let (one, two) = (gpus.acquire().await?, gpus.acquire_many(2).await?);
     /// assert!(gpus.try_acquire_many(2).await?.is_none());
     /// # drop((one, two));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
     /// ```
     pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Semaphore {
         self.semaphore_all([name], permits)
@@ -272,7 +268,7 @@ impl Locks {
     /// and without readers it costs nothing.
     ///
     /// ```
-    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// use leasehold::Event;
     /// let locks = leasehold::Locks::in_memory();
     /// let mut events = locks.events();
@@ -280,8 +276,7 @@ impl Locks {
     /// assert!(matches!(events.next().await, Some(Event::Acquired { .. })));
     /// assert!(matches!(events.next().await, Some(Event::Released { .. })));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
     /// ```
     #[must_use]
     pub fn events(&self) -> Events {

@@ -19,7 +19,7 @@ use tokio::task::coop::consume_budget;
 /// to the next, as long as the machine's clock is not set back in between.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{AnyStore, Locks, MemoryStore, Store, TokioRuntime};
 /// use std::{sync::Arc, time::Duration};
 ///
@@ -31,8 +31,7 @@ use tokio::task::coop::consume_budget;
 /// let locks = Locks::quorum(["a", "b", "c"].map(member), Duration::from_secs(60))?;
 /// # drop(locks);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 pub struct MemoryStore {
     name: Arc<str>,

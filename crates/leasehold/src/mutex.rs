@@ -13,17 +13,14 @@ use crate::store_handle::Askers;
 /// I/O.
 ///
 /// ```
-/// # tokio_test(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let locks = leasehold::Locks::in_memory();
 /// let invoice = locks.mutex("invoice:42").ttl(std::time::Duration::from_secs(10));
 /// let guard = invoice.lock().await?;
 /// assert!(invoice.try_lock().await?.is_none());
 /// guard.release().await?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # });
-/// # fn tokio_test(test: impl Future<Output = Result<(), Box<dyn std::error::Error>>>) {
-/// #     tokio::runtime::Runtime::new().unwrap().block_on(test).unwrap();
-/// # }
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call lock() or try_lock()"]

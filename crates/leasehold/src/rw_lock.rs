@@ -24,7 +24,7 @@ use crate::store_handle::Askers;
 /// become a writer's: release it and request again.
 ///
 /// ```
-/// # tokio_test(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let locks = leasehold::Locks::in_memory();
 /// let doc = locks.rw_lock("doc:7");
 /// let reading = doc.read().await?;
@@ -32,10 +32,7 @@ use crate::store_handle::Askers;
 /// assert!(doc.try_write().await?.is_none());
 /// reading.release().await?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # });
-/// # fn tokio_test(test: impl Future<Output = Result<(), Box<dyn std::error::Error>>>) {
-/// #     tokio::runtime::Runtime::new().unwrap().block_on(test).unwrap();
-/// # }
+/// # }).unwrap();
 /// ```
 ///
 /// # What this does not promise

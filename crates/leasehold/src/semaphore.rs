@@ -25,7 +25,7 @@ use crate::store_handle::Askers;
 /// a time, never more.
 ///
 /// ```
-/// # tokio_test(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let locks = leasehold::Locks::in_memory();
 /// let gpus = locks.semaphore("gpus", 4);
 /// let three = gpus.acquire_many(3).await?;
@@ -34,10 +34,7 @@ use crate::store_handle::Askers;
 /// three.release().await?;
 /// # drop(one);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # });
-/// # fn tokio_test(test: impl Future<Output = Result<(), Box<dyn std::error::Error>>>) {
-/// #     tokio::runtime::Runtime::new().unwrap().block_on(test).unwrap();
-/// # }
+/// # }).unwrap();
 /// ```
 ///
 /// # What this does not promise

@@ -26,7 +26,7 @@ impl Guard {
     /// late writes of this process: end them first.
     ///
     /// ```
-    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// # use std::time::Duration;
     /// # let locks = leasehold::Locks::in_memory();
     /// # let (here, there) = (&locks, &locks);
@@ -38,8 +38,7 @@ impl Guard {
     /// assert!(there.adopt(&job.parse()?).await.is_err(), "only once");
     /// guard.release().await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
     /// ```
     ///
     /// # Errors
@@ -217,7 +216,7 @@ fn attempt_of(token: &TransferToken, ttl: Ttl) -> Attempt {
 /// Why a lock was not transferred or not adopted.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{Locks, TransferError};
 /// use std::time::Duration;
 ///
@@ -230,8 +229,7 @@ fn attempt_of(token: &TransferToken, ttl: Ttl) -> Attempt {
 /// }
 /// # drop(guard);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

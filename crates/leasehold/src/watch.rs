@@ -21,7 +21,7 @@ impl Locks {
     /// a cluster that limit is seven locks, because there each command inspects one lock.
     ///
     /// ```
-    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let locks = leasehold::Locks::in_memory();
     /// let _guard = locks.mutex("invoice:42").lock().await?;
     /// let mut watch = locks.watch("invoice:");
@@ -30,8 +30,7 @@ impl Locks {
     /// }
     /// assert_eq!(watch.found().next().unwrap().state.key.to_string(), "invoice:42");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
     /// ```
     #[must_use]
     pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Watch {
@@ -55,7 +54,7 @@ impl Locks {
 /// A continuous watch of all locks of a store, from [`Locks::watch`].
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let locks = leasehold::Locks::in_memory();
 /// let _guard = locks.mutex("invoice:42").lock().await?;
 /// let mut watch = locks.watch("");
@@ -66,8 +65,7 @@ impl Locks {
 ///     println!("{}: {} waiting, as of {:?} ago", lock.state.key, lock.state.waiters.len(), lock.ago);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 pub struct Watch {
     askers: Arc<Askers>,

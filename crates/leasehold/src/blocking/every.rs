@@ -11,15 +11,12 @@ use crate::{BeginError, EveryOutcome, Held, InspectError, JobError, Mark, NotDue
 ///
 /// ```
 /// use leasehold::EveryOutcome;
-/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
 /// let locks = leasehold::blocking::Locks::in_memory()?;
 /// let report = locks.every(HOUR, "report");
 /// assert_eq!(report.run(|_| Ok::<_, std::io::Error>("sent"))?, EveryOutcome::Ran("sent"));
 /// assert!(matches!(report.run(|_| Ok::<_, std::io::Error>("sent again"))?, EveryOutcome::NotDue(_)));
-/// # Ok(())
-/// # }
-/// # example().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a description does nothing: call run() or begin()"]

@@ -39,12 +39,10 @@ impl Locks {
     /// [names a runtime](LocksBuilder::runtime), which must run while a thread blocks.
     ///
     /// ```no_run
-    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
     /// let defaults = leasehold::Locks::builder().ttl(Duration::from_secs(10)).label("nightly");
     /// let locks = leasehold::blocking::Locks::connect_with(defaults, "redis://127.0.0.1")?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
@@ -308,14 +306,11 @@ impl Locks {
     /// most a few seconds unless servers are slow.
     ///
     /// ```
-    /// # fn example() -> Result<(), leasehold::ConnectError> {
     /// use leasehold::{Severity, blocking::Locks};
     /// let locks = Locks::unopened_with(leasehold::Locks::builder(), "redis://127.0.0.1:1")?;
     /// let worst = locks.diagnose().into_iter().next();
     /// assert!(worst.is_some_and(|finding| finding.severity > Severity::Note));     // nobody is there
-    /// # Ok(())
-    /// # }
-    /// # example().unwrap();
+    /// # Ok::<(), leasehold::ConnectError>(())
     /// ```
     #[must_use]
     pub fn diagnose(&self) -> Vec<Finding> {
@@ -398,7 +393,7 @@ impl Locks {
 /// thread](LocksBuilder::own_thread).
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{Locks, blocking};
 /// let locks = Locks::in_memory();
 /// let for_threads = blocking::Locks::from(locks.clone());
@@ -408,8 +403,7 @@ impl Locks {
 /// });
 /// assert_eq!(job.await??, "written");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 impl From<crate::Locks> for Locks {
     fn from(locks: crate::Locks) -> Self {

@@ -8,14 +8,11 @@
 //! use std::time::Duration;
 //! use leasehold::blocking::Locks;
 //!
-//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let locks = Locks::in_memory()?;
 //! let guard = locks.mutex("invoice:42").lock().within(Duration::from_secs(5)).wait()?;
 //! println!("write with fence {}", guard.fence());
 //! guard.release()?;
-//! # Ok(())
-//! # }
-//! # example().unwrap();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! A blocking call cannot be cancelled, so limit the wait ([`Acquire::within`]) where somebody may

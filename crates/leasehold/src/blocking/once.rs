@@ -11,16 +11,13 @@ use crate::{BeginError, Held, InspectError, JobError, Mark, OnceOutcome, WaitSta
 ///
 /// ```
 /// use leasehold::OnceOutcome;
-/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let locks = leasehold::blocking::Locks::in_memory()?;
 /// let migration = locks.once("migrate:0042");
 /// let first = migration.run(|_| Ok::<_, std::io::Error>("migrated"))?;
 /// assert_eq!(first, OnceOutcome::Ran("migrated"));
 /// let second = migration.run(|_| Ok::<_, std::io::Error>("again"))?;
 /// assert!(matches!(second, OnceOutcome::AlreadyDone { .. }));
-/// # Ok(())
-/// # }
-/// # example().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a description does nothing: call run() or begin()"]

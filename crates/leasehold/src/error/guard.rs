@@ -10,7 +10,7 @@ use leasehold_core::{Fault, HolderInfo, Key, Loss, Misuse, QuorumReport, Ttl};
 /// end and is free now.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{Locks, ReleaseError};
 ///
 /// let locks = Locks::in_memory();
@@ -20,8 +20,7 @@ use leasehold_core::{Fault, HolderInfo, Key, Loss, Misuse, QuorumReport, Ttl};
 /// let released = guard.release().await;
 /// assert!(matches!(released, Err(ReleaseError::Broken { .. } | ReleaseError::Expired { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -107,7 +106,7 @@ impl ReleaseError {
 /// Why [`Guard::renew`](crate::Guard::renew) did not extend the lease.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{Locks, RenewError};
 /// use std::time::Duration;
 ///
@@ -118,8 +117,7 @@ impl ReleaseError {
 ///     Err(error) => println!("as before: {error}"),
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

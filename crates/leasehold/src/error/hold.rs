@@ -10,7 +10,7 @@ use super::LockError;
 /// ended. `T` is what the work returns.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{HoldError, Locks};
 ///
 /// let locks = Locks::in_memory();
@@ -20,8 +20,7 @@ use super::LockError;
 ///     Err(error) => return Err(error.into()), // the lock was lost while the work ran
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -11,7 +11,7 @@ use super::Seconds;
 /// Why a request for a lock did not return a guard.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{LockError, Locks};
 /// use std::time::Duration;
 ///
@@ -23,8 +23,7 @@ use super::Seconds;
 ///     Err(error) => return Err(error.into()), // the store is down, for instance
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

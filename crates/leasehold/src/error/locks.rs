@@ -114,7 +114,7 @@ impl std::error::Error for ConnectError {
 /// on their own.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::Locks;
 /// use std::time::Duration;
 ///
@@ -124,8 +124,7 @@ impl std::error::Error for ConnectError {
 /// assert_eq!(error.taken_back[0].to_string(), "report"); // its guard is lost now
 /// assert!(!guard.is_held());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

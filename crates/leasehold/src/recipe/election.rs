@@ -19,15 +19,14 @@ use crate::mutex::Mutex;
 /// that died is replaced when its lease ends.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let locks = leasehold::Locks::in_memory();
 /// let scheduler = locks.election("scheduler");
 /// let done = scheduler.candidate("node-3").lead(async |leading| format!("term {}", leading.fence())).await?;
 /// assert!(done.starts_with("term "));
 /// assert!(scheduler.leader().await?.is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 ///
 /// # What this does not promise
@@ -117,14 +116,13 @@ impl Election {
 /// A candidate in an election.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let locks = leasehold::Locks::in_memory();
 /// let leadership = locks.election("scheduler").candidate("node-3").stand().await?;
 /// println!("term {}", leadership.fence());
 /// leadership.release().await?; // resigns
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a candidate does nothing until it stands or leads"]
@@ -169,7 +167,7 @@ impl Candidate {
 /// [`next`](Self::next) returns.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let locks = leasehold::Locks::in_memory();
 /// let scheduler = locks.election("scheduler");
 /// let _leadership = scheduler.candidate("node-3").stand().await?;
@@ -177,8 +175,7 @@ impl Candidate {
 /// let leader = leaders.next().await?.expect("there is one");
 /// assert!(leader.owner.to_string().starts_with("node-3"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 pub struct Leaders {
     election: Election,

@@ -98,7 +98,7 @@ impl std::error::Error for MarkError {
 /// the error of the work.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{JobError, Locks};
 ///
 /// let seed = Locks::in_memory().once("seed");
@@ -108,8 +108,7 @@ impl std::error::Error for MarkError {
 ///     Err(error) => return Err(error.into()), // not started, lost, or not marked as done
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -17,7 +17,7 @@ use crate::mutex::Mutex;
 /// clock. A call checks this and does not wait, so a scheduler may call it as often as it likes.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::EveryOutcome;
 /// const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
 /// let locks = leasehold::Locks::in_memory();
@@ -27,8 +27,7 @@ use crate::mutex::Mutex;
 /// let second = report.run(async |_| Ok::<_, std::io::Error>("sent again")).await?;
 /// assert!(matches!(second, EveryOutcome::NotDue { .. }));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 ///
 /// ShedLock's *lock at least for* is the period, and its *lock at most for* is
@@ -51,7 +50,7 @@ pub struct Every {
 /// The result of [`Every::run`].
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{EveryOutcome, Locks};
 /// use std::time::Duration;
 ///
@@ -61,8 +60,7 @@ pub struct Every {
 ///     EveryOutcome::NotDue(why) => println!("nothing to do: {why:?}"),
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "it was done now, or it was not due")]
@@ -76,7 +74,7 @@ pub enum EveryOutcome<T> {
 /// Why the job is not to be done now.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{Locks, NotDue};
 /// use std::time::Duration;
 ///
@@ -88,8 +86,7 @@ pub enum EveryOutcome<T> {
 ///     Err(NotDue::Underway { .. }) => println!("another process is at it"),
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "it was done in this period, or it is being done")]

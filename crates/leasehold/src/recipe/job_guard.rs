@@ -46,7 +46,7 @@ pub(super) async fn begin<Done>(
 /// in the background.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::Locks;
 ///
 /// let locks = Locks::in_memory();
@@ -56,8 +56,7 @@ pub(super) async fn begin<Done>(
 /// }
 /// assert!(locks.once("migrate:0042").begin().await?.is_err(), "it is done");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Debug)]
 #[must_use = "what is dropped was not done: do it, and say done()"]

@@ -15,7 +15,7 @@ use crate::mutex::Mutex;
 /// setup. Making and cloning it does no I/O.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::OnceOutcome;
 /// let locks = leasehold::Locks::in_memory();
 /// let migration = locks.once("migrate:0042");
@@ -24,8 +24,7 @@ use crate::mutex::Mutex;
 /// let second = migration.run(async |_| Ok::<_, std::io::Error>("again")).await?;
 /// assert!(matches!(second, OnceOutcome::AlreadyDone { .. }));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 ///
 /// # What this does not promise
@@ -46,7 +45,7 @@ pub struct Once {
 /// The result of [`Once::run`].
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use leasehold::{Locks, OnceOutcome};
 ///
 /// let locks = Locks::in_memory();
@@ -57,8 +56,7 @@ pub struct Once {
 ///     }
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "it was done now, or before")]

@@ -17,7 +17,7 @@
 //!     locks.mutex("job").lock().hold(async |_| std::future::pending().await).await
 //! }
 //!
-//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! let world = World::new();
 //! let running = tokio::spawn(job(world.locks()));
 //! world.until_held("job").await;
@@ -29,8 +29,7 @@
 //! world.advance(Duration::from_secs(30)).await;       // the next renewal tells
 //! assert!(matches!(running.await?, Err(HoldError::Lost(_))));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # })?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
 //! ```
 //!
 //! # Causing faults
@@ -56,7 +55,7 @@
 //! ```
 //! # use std::time::Duration;
 //! # use leasehold::{HoldError, testing::World};
-//! # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
+//! # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
 //! let world = World::new();
 //! let work = |_| tokio::time::sleep(Duration::from_secs(600));
 //! let job = tokio::spawn(world.locks().mutex("job").lock().hold(work));
@@ -64,8 +63,7 @@
 //! world.lose("job");
 //! assert!(matches!(job.await?, Err(HoldError::Lost(_))));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # })?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
 //! ```
 //!
 //! Otherwise the test's own clock is not affected: a `tokio::time::sleep` really sleeps.

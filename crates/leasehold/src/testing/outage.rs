@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The way in which a store is unreachable.
 ///
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use leasehold::testing::{Outage, World};
 /// use std::time::Duration;
 ///
@@ -15,8 +15,7 @@ use std::time::Duration;
 /// world.advance(Duration::from_secs(30)).await; // the TTL
 /// assert!(!guard.is_held());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

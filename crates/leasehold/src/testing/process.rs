@@ -69,7 +69,7 @@ impl Process {
     /// renewed, requested, answered or notified, and no timer fires. Time moves on.
     ///
     /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// # use std::time::Duration;
     /// # use leasehold::{Fence, Loss, testing::World};
     /// let world = World::new();
@@ -86,8 +86,7 @@ impl Process {
     /// sleeper.resume();
     /// assert!(matches!(late.lost().await, Loss::Expired { .. }));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
     /// ```
     pub fn pause(&self) {
         self.0.world.pause(self.0.number);

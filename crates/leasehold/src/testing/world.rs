@@ -173,7 +173,7 @@ impl World {
     /// Runs a future, and moves time on as far as it needs, from one due event to the next.
     ///
     /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// # use std::time::Duration;
     /// # use leasehold::{LockError, testing::World};
     /// let world = World::new();
@@ -185,8 +185,7 @@ impl World {
     /// assert!(matches!(busy, LockError::TimedOut { .. }));
     /// assert_eq!(world.passed(), minute);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
     /// ```
     ///
     /// Time does not wait for events outside the world, such as an answer from a real server: it
@@ -317,7 +316,7 @@ impl World {
     /// Cuts all processes off from the store, including new ones, until [`heal`](Self::heal).
     ///
     /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// # use std::time::Duration;
     /// # use leasehold::testing::{Outage, World};
     /// let world = World::new();
@@ -329,8 +328,7 @@ impl World {
     /// world.advance(Duration::from_secs(3600)).await;
     /// assert!(guard.is_held());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
     /// ```
     pub fn outage(&self, outage: Outage) {
         self.world.set_outage(None, Some(outage));
