@@ -84,6 +84,7 @@ mod report;
 mod runtime;
 mod rw_lock;
 mod semaphore;
+mod settings;
 pub mod store;
 mod store_handle;
 #[cfg(feature = "testing")]

@@ -1,12 +1,12 @@
 //! A lock with one holder at a time, on one key or several.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold_core::{Claim, Label, Misuse, Renewal, Ttl};
+use leasehold_core::{Claim, Misuse};
 
 use crate::error::{InspectError, LockError};
 use crate::lock::{Acquire, Defaults, Guard, Unlocked};
+use crate::settings::lock_settings;
 use crate::store_handle::Askers;
 
 /// A lock with one holder at a time: it describes what to acquire. Making and cloning it does no
@@ -31,26 +31,7 @@ pub struct Mutex {
 }
 
 impl Mutex {
-    /// Sets the TTL: how long the lease lasts without renewal, and so how long a crashed holder
-    /// keeps others out. 10 ms to a year.
-    #[doc(alias = "lease")]
-    #[doc(alias = "expiry")]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.defaults.ttl = Ttl::new(ttl);
-        self
-    }
-
-    /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
-    pub fn label(mut self, label: &str) -> Self {
-        self.defaults.label = Label::new(label).map(Some);
-        self
-    }
-
-    /// Sets whether and for how long the lease is renewed while the guard exists.
-    pub const fn renewal(mut self, renewal: Renewal) -> Self {
-        self.defaults.renewal = renewal;
-        self
-    }
+    lock_settings!();
 
     /// Waits for the lock, for as long as it takes; [`Acquire::within`] limits the wait.
     ///

@@ -1,12 +1,12 @@
 //! A lock that is shared by readers and exclusive for a writer, on one key or several.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold_core::{Claim, Key, Label, Misuse, Renewal, Ttl};
+use leasehold_core::{Claim, Key, Misuse};
 
 use crate::error::{InspectError, LockError};
 use crate::lock::{Acquire, Defaults, RwLockReadGuard, RwLockWriteGuard};
+use crate::settings::lock_settings;
 use crate::store_handle::Askers;
 
 /// A lock that is shared by readers and exclusive for a writer: it describes what to acquire.
@@ -48,24 +48,7 @@ pub struct RwLock {
 }
 
 impl RwLock {
-    /// Sets the TTL: how long a lease lasts without renewal, and so how long a crashed holder keeps
-    /// others out. 10 ms to a year.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.defaults.ttl = Ttl::new(ttl);
-        self
-    }
-
-    /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
-    pub fn label(mut self, label: &str) -> Self {
-        self.defaults.label = Label::new(label).map(Some);
-        self
-    }
-
-    /// Sets whether and for how long the lease is renewed while the guard exists.
-    pub const fn renewal(mut self, renewal: Renewal) -> Self {
-        self.defaults.renewal = renewal;
-        self
-    }
+    lock_settings!();
 
     /// Waits for shared access, for as long as it takes; [`Acquire::within`] limits the wait.
     ///

@@ -1,12 +1,12 @@
 //! A semaphore: a limited number of permits, on one key or several.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold_core::{Claim, Key, Label, Misuse, Mode, Renewal, Ttl};
+use leasehold_core::{Claim, Key, Misuse, Mode};
 
 use crate::error::{InspectError, LockError};
 use crate::lock::{Acquire, Defaults, SemaphorePermit};
+use crate::settings::lock_settings;
 use crate::store_handle::Askers;
 
 /// A number of permits, each with one holder at a time: it describes what to acquire. Making and
@@ -52,24 +52,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// Sets the TTL: how long a lease lasts without renewal, and so how long a crashed holder keeps
-    /// its permits. 10 ms to a year.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.defaults.ttl = Ttl::new(ttl);
-        self
-    }
-
-    /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
-    pub fn label(mut self, label: &str) -> Self {
-        self.defaults.label = Label::new(label).map(Some);
-        self
-    }
-
-    /// Sets whether and for how long the lease is renewed while the guard exists.
-    pub const fn renewal(mut self, renewal: Renewal) -> Self {
-        self.defaults.renewal = renewal;
-        self
-    }
+    lock_settings!();
 
     /// Waits for a permit, for as long as it takes; [`Acquire::within`] limits the wait.
     ///

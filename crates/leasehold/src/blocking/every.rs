@@ -1,8 +1,7 @@
 //! A job that one of many processes does once in each period.
 
-use std::time::Duration;
-
 use super::job_guard::JobGuard;
+use super::settings::job_settings;
 use super::wait;
 use crate::{BeginError, EveryOutcome, Held, InspectError, JobError, Mark, NotDue};
 
@@ -23,23 +22,7 @@ use crate::{BeginError, EveryOutcome, Held, InspectError, JobError, Mark, NotDue
 pub struct Every(pub(super) crate::Every);
 
 impl Every {
-    /// Sets the TTL: how long the lease lasts without renewal, and so how long after a crash the
-    /// next process may start.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self(self.0.ttl(ttl))
-    }
-
-    /// Sets what the process that does the job says about itself, during the work and in the mark:
-    /// printable text of up to 256 bytes.
-    pub fn label(self, label: &str) -> Self {
-        Self(self.0.label(label))
-    }
-
-    /// Limits the work: after this time the next process may try. Blocking work is not stopped, so
-    /// it must check whether the lock is still held.
-    pub fn at_most(self, limit: Duration) -> Self {
-        Self(self.0.at_most(limit))
-    }
+    job_settings!();
 
     /// Does the job whether or not it is due, unless somebody is doing it; the next period starts
     /// with it.

@@ -30,6 +30,7 @@ mod mutex;
 mod once;
 mod rw_lock;
 mod semaphore;
+mod settings;
 mod watch;
 
 pub use acquire::Acquire;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::acquire::Acquire;
 use super::guard::Guard;
+use super::settings::lock_settings;
 use super::wait;
-use crate::{Backoff, InspectError, LockError, Renewal};
+use crate::{Backoff, InspectError, LockError};
 
 /// A lock with one holder at a time, as [`leasehold::Mutex`](crate::Mutex): it describes what to
 /// acquire. Making and cloning it does no I/O.
@@ -24,22 +25,7 @@ use crate::{Backoff, InspectError, LockError, Renewal};
 pub struct Mutex(pub(super) crate::Mutex);
 
 impl Mutex {
-    /// Sets the TTL: how long the lease lasts without renewal, and so how long a crashed holder
-    /// keeps others out. 10 ms to a year.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self(self.0.ttl(ttl))
-    }
-
-    /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
-    pub fn label(self, label: &str) -> Self {
-        Self(self.0.label(label))
-    }
-
-    /// Sets whether and for how long the lease is renewed while the guard exists. The program may
-    /// block meanwhile: another thread renews.
-    pub fn renewal(self, renewal: Renewal) -> Self {
-        Self(self.0.renewal(renewal))
-    }
+    lock_settings!();
 
     /// A request for the lock; [`Acquire::wait`] waits for it, as long as it takes.
     pub fn lock(&self) -> Acquire {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::job_guard::JobGuard;
+use super::settings::job_settings;
 use super::wait;
 use crate::{BeginError, Held, InspectError, JobError, Mark, OnceOutcome, WaitStatus};
 
@@ -24,28 +25,12 @@ use crate::{BeginError, Held, InspectError, JobError, Mark, OnceOutcome, WaitSta
 pub struct Once(pub(super) crate::Once);
 
 impl Once {
-    /// Sets the TTL: how long the lease lasts without renewal, and so how long after a crash the
-    /// next process may start.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self(self.0.ttl(ttl))
-    }
-
-    /// Sets what the process that does the job says about itself, during the work and in the mark:
-    /// printable text of up to 256 bytes.
-    pub fn label(self, label: &str) -> Self {
-        Self(self.0.label(label))
-    }
+    job_settings!();
 
     /// Limits the wait for another process that is doing the job. Without a limit, it waits for as
     /// long as that takes.
     pub fn within(self, limit: Duration) -> Self {
         Self(self.0.within(limit))
-    }
-
-    /// Limits the work: after this time the next process may try. Blocking work is not stopped, so
-    /// it must check whether the lock is still held.
-    pub fn at_most(self, limit: Duration) -> Self {
-        Self(self.0.at_most(limit))
     }
 
     /// Calls this function when somebody else is doing the job and this call has to wait. It is

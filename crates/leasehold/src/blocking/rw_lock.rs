@@ -1,11 +1,10 @@
 //! A lock that is shared by readers and exclusive for a writer, for callers that block.
 
-use std::time::Duration;
-
 use super::acquire::Acquire;
 use super::guard::{Guard, RwLockReadGuard, RwLockWriteGuard};
+use super::settings::lock_settings;
 use super::wait;
-use crate::{InspectError, LockError, Renewal};
+use crate::{InspectError, LockError};
 
 /// A lock that is shared by readers and exclusive for a writer, as
 /// [`leasehold::RwLock`](crate::RwLock): it describes what to acquire. Making and cloning it does
@@ -25,22 +24,7 @@ use crate::{InspectError, LockError, Renewal};
 pub struct RwLock(pub(super) crate::RwLock);
 
 impl RwLock {
-    /// Sets the TTL: how long a lease lasts without renewal, and so how long a crashed holder keeps
-    /// others out. 10 ms to a year.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self(self.0.ttl(ttl))
-    }
-
-    /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
-    pub fn label(self, label: &str) -> Self {
-        Self(self.0.label(label))
-    }
-
-    /// Sets whether and for how long the lease is renewed while the guard exists. The program may
-    /// block meanwhile: another thread renews.
-    pub fn renewal(self, renewal: Renewal) -> Self {
-        Self(self.0.renewal(renewal))
-    }
+    lock_settings!();
 
     /// A request for shared access; [`Acquire::wait`] waits for it, for as long as it takes.
     pub fn read(&self) -> Acquire<RwLockReadGuard> {

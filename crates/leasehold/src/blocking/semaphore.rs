@@ -1,11 +1,10 @@
 //! A semaphore: a limited number of permits, for callers that block.
 
-use std::time::Duration;
-
 use super::acquire::Acquire;
 use super::guard::{Guard, SemaphorePermit};
+use super::settings::lock_settings;
 use super::wait;
-use crate::{InspectError, LockError, Renewal};
+use crate::{InspectError, LockError};
 
 /// A number of permits, each with one holder at a time, as
 /// [`leasehold::Semaphore`](crate::Semaphore): it describes what to acquire. Making and cloning it
@@ -25,22 +24,7 @@ use crate::{InspectError, LockError, Renewal};
 pub struct Semaphore(pub(super) crate::Semaphore);
 
 impl Semaphore {
-    /// Sets the TTL: how long a lease lasts without renewal, and so how long a crashed holder keeps
-    /// its permits. 10 ms to a year.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self(self.0.ttl(ttl))
-    }
-
-    /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
-    pub fn label(self, label: &str) -> Self {
-        Self(self.0.label(label))
-    }
-
-    /// Sets whether and for how long the lease is renewed while the guard exists. The program may
-    /// block meanwhile: another thread renews.
-    pub fn renewal(self, renewal: Renewal) -> Self {
-        Self(self.0.renewal(renewal))
-    }
+    lock_settings!();
 
     /// A request for a permit; [`Acquire::wait`] waits for it, as long as it takes.
     pub fn acquire(&self) -> Acquire<SemaphorePermit> {

@@ -9,6 +9,7 @@ use super::job_guard::{JobGuard, begin, marked};
 use crate::error::{InspectError, LockError};
 use crate::lock::Held;
 use crate::mutex::Mutex;
+use crate::settings::job_settings;
 
 /// A job that is done once in each period, by one of many processes that are started for it at
 /// about the same time: a nightly report, a cleanup. Making and cloning it does no I/O.
@@ -129,24 +130,7 @@ impl Every {
         Self { lock: lock.renewal(Renewal::Automatic), period, now: false }
     }
 
-    /// Sets the TTL: how long the lease lasts without renewal, and so how long after a crash the
-    /// next process may start.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self { lock: self.lock.ttl(ttl), ..self }
-    }
-
-    /// Sets what the process that does the job says about itself, during the work and in the mark:
-    /// printable text of up to 256 bytes.
-    pub fn label(self, label: &str) -> Self {
-        Self { lock: self.lock.label(label), ..self }
-    }
-
-    /// Stops work that takes longer than this, so that the next process may try. Without a limit,
-    /// the work may take as long as it needs. A limit below the TTL, which is 30 s by default, is a
-    /// [`Misuse`](crate::Misuse::HoldShorterThanTtl): set a shorter [`ttl`](Self::ttl) too.
-    pub fn at_most(self, limit: Duration) -> Self {
-        Self { lock: self.lock.renewal(Renewal::AtMost(limit)), ..self }
-    }
+    job_settings!();
 
     /// Does the job whether or not it is due, unless somebody is doing it; the next period starts
     /// with it.

@@ -10,6 +10,7 @@ use super::job_guard::{JobGuard, begin, marked};
 use crate::error::InspectError;
 use crate::lock::{Held, OnWait, WaitStatus};
 use crate::mutex::Mutex;
+use crate::settings::job_settings;
 
 /// A job that is done only once, ever, by the first process that comes: a migration, an initial
 /// setup. Making and cloning it does no I/O.
@@ -75,29 +76,12 @@ impl Once {
         Self { lock: lock.renewal(Renewal::Automatic), within: None, on_wait: None }
     }
 
-    /// Sets the TTL: how long the lease lasts without renewal, and so how long after a crash the
-    /// next process may start.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self { lock: self.lock.ttl(ttl), ..self }
-    }
-
-    /// Sets what the process that does the job says about itself, during the work and in the mark:
-    /// printable text of up to 256 bytes.
-    pub fn label(self, label: &str) -> Self {
-        Self { lock: self.lock.label(label), ..self }
-    }
+    job_settings!();
 
     /// Limits the wait for another process that is doing the job. Without a limit, it waits for as
     /// long as that takes.
     pub fn within(self, limit: Duration) -> Self {
         Self { within: Some(limit), ..self }
-    }
-
-    /// Stops work that takes longer than this, so that the next process may try. Without a limit,
-    /// the work may take as long as it needs. A limit below the TTL, which is 30 s by default, is a
-    /// [`Misuse`](crate::Misuse::HoldShorterThanTtl): set a shorter [`ttl`](Self::ttl) too.
-    pub fn at_most(self, limit: Duration) -> Self {
-        Self { lock: self.lock.renewal(Renewal::AtMost(limit)), ..self }
     }
 
     /// Calls this function when somebody else is doing the job and this call has to wait, as
