@@ -2,7 +2,7 @@
 
 use super::guard::Guard;
 use super::wait;
-use crate::{BeginError, Held, JobError, Mark, MarkError};
+use crate::{Held, JobError, Mark, MarkError};
 
 /// A job that this caller may do, and whose lock it holds, as
 /// [`leasehold::JobGuard`](crate::JobGuard). Call [`done`](Self::done) once the work is done. If
@@ -21,15 +21,9 @@ use crate::{BeginError, Held, JobError, Mark, MarkError};
 /// ```
 #[derive(Debug)]
 #[must_use = "what is dropped was not done: do it, and say done()"]
-pub struct JobGuard(crate::JobGuard);
+pub struct JobGuard(pub(super) crate::JobGuard);
 
 impl JobGuard {
-    pub(super) fn begin<Not>(
-        begun: impl Future<Output = Result<Result<crate::JobGuard, Not>, BeginError>>,
-    ) -> Result<Result<Self, Not>, BeginError> {
-        Ok(wait(begun)?.map(Self))
-    }
-
     /// A view of the holding. Work that blocks checks there that the lock [is still
     /// held](Held::is_held) before each step that matters.
     #[must_use]
