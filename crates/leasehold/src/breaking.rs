@@ -4,6 +4,7 @@ use std::fmt;
 
 use leasehold_core::{BreakAnswer, BreakNote, Fault, Fence, HolderInfo, Key, Misuse, Owner};
 
+use crate::error::source_of;
 use crate::event::Event;
 use crate::locks::Locks;
 
@@ -149,12 +150,4 @@ impl fmt::Display for BreakError {
     }
 }
 
-impl std::error::Error for BreakError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Misuse(misuse) => Some(misuse),
-            Self::Store(fault) => Some(fault),
-            _ => None,
-        }
-    }
-}
+source_of! { BreakError { Misuse Store; NotHeld OtherFence Foreign } }

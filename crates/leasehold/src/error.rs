@@ -25,3 +25,19 @@ impl fmt::Display for Seconds {
         }
     }
 }
+
+/// Implements [`std::error::Error`] for an error whose source is what these variants contain; those
+/// after the semicolon have no source.
+macro_rules! source_of {
+    ($error:ident { $($variant:ident)* $(; $($without:ident)*)? }) => {
+        impl std::error::Error for $error {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                match self {
+                    $(Self::$variant(source) => Some(source),)*
+                    $($(Self::$without { .. } => None,)*)?
+                }
+            }
+        }
+    };
+}
+pub(crate) use source_of;

@@ -9,6 +9,7 @@ pub use leasehold_core::TransferToken;
 use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, HolderInfo, Instant, Loss, Misuse, Successor, Ttl};
 
 use self::pending::{PendingAdoption, PendingTransfer};
+use crate::error::source_of;
 use crate::lock::Guard;
 use crate::locks::Locks;
 use crate::store_handle::{StoreHandle, check_ttl};
@@ -254,12 +255,4 @@ impl fmt::Display for TransferError {
     }
 }
 
-impl std::error::Error for TransferError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Lost(loss) => Some(loss),
-            Self::Unconfirmed(fault) => Some(fault),
-            Self::Misuse(misuse) => Some(misuse),
-        }
-    }
-}
+source_of! { TransferError { Lost Unconfirmed Misuse } }

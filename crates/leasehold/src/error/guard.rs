@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use leasehold_core::{Fault, HolderInfo, Key, Loss, Misuse, QuorumReport, Ttl};
 
+use super::source_of;
+
 /// Why [`Guard::release`](crate::Guard::release) could not confirm that the lock was held to the
 /// end and is free now.
 ///
@@ -152,13 +154,4 @@ impl fmt::Display for RenewError {
     }
 }
 
-impl std::error::Error for RenewError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Lost(loss) => Some(loss),
-            Self::Unreachable(fault) => Some(fault),
-            Self::Misuse(misuse) => Some(misuse),
-            Self::PastLongestHold { .. } => None,
-        }
-    }
-}
+source_of! { RenewError { Lost Unreachable Misuse; PastLongestHold } }

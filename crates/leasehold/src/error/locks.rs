@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{Fault, Key, Misuse};
 
-use super::Seconds;
+use super::{Seconds, source_of};
 
 /// Why [`Locks::inspect`](crate::Locks::inspect) returned nothing.
 ///
@@ -39,14 +39,7 @@ impl fmt::Display for InspectError {
     }
 }
 
-impl std::error::Error for InspectError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Misuse(misuse) => Some(misuse),
-            Self::Store(fault) => Some(fault),
-        }
-    }
-}
+source_of! { InspectError { Misuse Store } }
 
 /// Why [`Locks::connect`](crate::Locks::connect) failed.
 ///

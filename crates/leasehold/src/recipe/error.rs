@@ -4,7 +4,7 @@ use std::fmt;
 
 use leasehold_core::{Fault, Loss, Misuse};
 
-use crate::error::{InspectError, LockError};
+use crate::error::{InspectError, LockError, source_of};
 
 /// Why a job was not started.
 ///
@@ -37,14 +37,7 @@ impl fmt::Display for BeginError {
     }
 }
 
-impl std::error::Error for BeginError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::NotTaken(error) => Some(error),
-            Self::NotKnown(error) => Some(error),
-        }
-    }
-}
+source_of! { BeginError { NotTaken NotKnown } }
 
 impl From<Misuse> for BeginError {
     fn from(misuse: Misuse) -> Self {
@@ -85,14 +78,7 @@ impl fmt::Display for MarkError {
     }
 }
 
-impl std::error::Error for MarkError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Lost(loss) => Some(loss),
-            Self::Unreachable(fault) => Some(fault),
-        }
-    }
-}
+source_of! { MarkError { Lost Unreachable } }
 
 /// Why [`Once::run`](crate::Once::run) or [`Every::run`](crate::Every::run) has no result. `E` is
 /// the error of the work.
