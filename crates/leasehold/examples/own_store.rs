@@ -52,6 +52,14 @@ impl MapStore {
         }
         Ok(answer)
     }
+
+    /// Serves a request that notifies nobody.
+    fn serve_quietly<'a, T: 'a>(
+        &'a self,
+        request: impl FnOnce(&mut Records, &ApplyContext<'_>) -> T + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        Box::pin(async move { self.serve(|records, context| Ok(Served::quietly(request(records, context)))) })
+    }
 }
 
 impl Store for MapStore {
@@ -119,18 +127,13 @@ impl Store for MapStore {
 
 impl InspectStore for MapStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
-        Box::pin(async move {
-            self.serve(|records, context| Ok(Served::quietly(serve::inspect(records, key.clone(), context))))
-        })
+        self.serve_quietly(move |records, context| serve::inspect(records, key.clone(), context))
     }
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
-        Box::pin(async move {
-            self.serve(|records, context| {
-                let keys = records.keys_in_use(prefix, context.now);
-                let states = keys.into_iter().map(|key| serve::inspect(records, key, context));
-                Ok(Served::quietly(states.collect()))
-            })
+        self.serve_quietly(move |records, context| {
+            let keys = records.keys_in_use(prefix, context.now);
+            keys.into_iter().map(|key| serve::inspect(records, key, context)).collect()
         })
     }
 }
@@ -142,29 +145,19 @@ impl MarkStore for MapStore {
         mark: &'a Mark,
         keep: Duration,
     ) -> StoreFuture<'a, HoldAnswer> {
-        Box::pin(async move {
-            self.serve(|records, context| {
-                Ok(Served::quietly(serve::mark(records, attempt, mark, keep, context)))
-            })
-        })
+        self.serve_quietly(move |records, context| serve::mark(records, attempt, mark, keep, context))
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
-        Box::pin(async move {
-            self.serve(|records, context| Ok(Served::quietly(serve::marked(records, key, context))))
-        })
+        self.serve_quietly(move |records, context| serve::marked(records, key, context))
     }
 
     fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
-        Box::pin(async move {
-            self.serve(|records, context| Ok(Served::quietly(serve::forget(records, key, context))))
-        })
+        self.serve_quietly(move |records, context| serve::forget(records, key, context))
     }
 
     fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
-        Box::pin(async move {
-            self.serve(|records, context| Ok(Served::quietly(serve::list_marks(records, prefix, context))))
-        })
+        self.serve_quietly(move |records, context| serve::list_marks(records, prefix, context))
     }
 }
 
@@ -181,15 +174,11 @@ impl AdminStore for MapStore {
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
-        Box::pin(async move {
-            self.serve(|records, context| Ok(Served::quietly(serve::last_break(records, key, context))))
-        })
+        self.serve_quietly(move |records, context| serve::last_break(records, key, context))
     }
 
     fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
-        Box::pin(async move {
-            self.serve(|records, context| Ok(Served::quietly(serve::list_breaks(records, prefix, context))))
-        })
+        self.serve_quietly(move |records, context| serve::list_breaks(records, prefix, context))
     }
 }
 
