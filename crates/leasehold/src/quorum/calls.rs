@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{Attempt, Ballot, Fault, Fence, HoldAnswer, Store, StoreFuture};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::member::{End, Member};
 use super::state::QuorumState;
@@ -112,22 +112,33 @@ impl QuorumState {
         change: impl Fn(Arc<dyn Store>, Attempt) -> F,
     ) -> Ballot {
         let (shared, mut ballot) = (self.shared(attempt), Ballot::new(self.members.len()));
-        let (tell, mut heard) = unbounded_channel();
-        for (nth, member) in self.members.iter().enumerate() {
+        let mut heard = self.in_tasks(|nth, member| {
             let there = attempt.at_member(shared.machine().holder(nth), self.proposal(Fence::MAX));
             let changing = change(member.store.clone(), there);
-            let (quorum, attempt, tell) = (self.clone(), attempt.clone(), tell.clone());
-            self.runtime.spawn(Box::pin(async move {
-                let answer = quorum.in_time(nth, &attempt, changing).await;
-                // The caller may have gone.
-                let _ = tell.send((nth, answer));
-            }));
-        }
-        drop(tell);
+            let (quorum, attempt) = (self.clone(), attempt.clone());
+            async move { quorum.in_time(nth, &attempt, changing).await }
+        });
         while let Some((member, answer)) = heard.recv().await {
             ballot.handle(member, answer);
         }
         ballot
+    }
+
+    /// Runs this for each member in a separate task. The receiver gets each result with the number
+    /// of the member.
+    pub(super) fn in_tasks<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        does: impl Fn(usize, &Member) -> F,
+    ) -> UnboundedReceiver<(usize, T)> {
+        let (tell, heard) = unbounded_channel();
+        for (nth, member) in self.members.iter().enumerate() {
+            let (does, tell) = (does(nth, member), tell.clone());
+            self.runtime.spawn(Box::pin(async move {
+                // The caller may have gone.
+                let _ = tell.send((nth, does.await));
+            }));
+        }
+        heard
     }
 
     /// Sends what a member answers: a fault if it is late, and then perhaps the answer; or a fault if

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{ClockSeen, Diagnosis, Fence, Finding, Severity, StoreRole};
-use tokio::sync::mpsc::unbounded_channel;
 
 use super::state::QuorumState;
 
@@ -20,16 +19,11 @@ const REACH: &str = "reach";
 
 /// Examines all members at once, so that one that hangs does not delay the others.
 pub(super) async fn diagnose(quorum: &Arc<QuorumState>) -> Diagnosis {
-    let (tell, mut heard) = unbounded_channel();
     let role = StoreRole::Member { max_ttl: quorum.settings.max_ttl };
-    for (nth, member) in quorum.members.iter().enumerate() {
-        let (store, tell) = (member.store.clone(), tell.clone());
-        quorum.runtime.spawn(Box::pin(async move {
-            // This fails if the caller has stopped waiting.
-            let _ = tell.send((nth, store.diagnose(role).await));
-        }));
-    }
-    drop(tell);
+    let mut heard = quorum.in_tasks(|_, member| {
+        let store = member.store.clone();
+        async move { store.diagnose(role).await }
+    });
     let end = quorum.runtime.now() + LIMIT;
     let mut brought: Vec<Option<Diagnosis>> = quorum.members.iter().map(|_| None).collect();
     loop {
