@@ -28,11 +28,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BackgroundReleases, Ballot, Baseline, BaselineStore, BoxFuture, BreakAnswer,
-    BreakNote, BreakRecord, Claim, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
-    KeyState, Limits, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, QuorumReport,
-    Runtime, ScanPage, ScanPosition, Store, StoreFuture, StoreRole, Successor, TransferStore, Ttl, Vote,
-    VotingStore, WaitMode, Wake,
+    Attempt, BackgroundReleases, Ballot, BoxFuture, Claim, Fault, Fence, GrantAnswer, HoldAnswer, Limits,
+    Misuse, Mode, Parts, ProcessStore, QuorumReport, Runtime, Store, StoreFuture, Ttl, Vote, VotingStore,
+    WaitMode, Wake,
 };
 
 use state::QuorumState;
@@ -233,97 +231,6 @@ impl Store for QuorumStore {
     }
 }
 
-impl TransferStore for QuorumStore {
-    fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
-        Box::pin(transferring::transfer(&self.quorum, attempt, successor))
-    }
-
-    fn adopted(&self, successor: &Attempt, fence: Fence) {
-        self.quorum.enter(successor, |machine| machine.handle_transferred(fence));
-    }
-}
-
-impl InspectStore for QuorumStore {
-    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
-        Box::pin(looking::inspect(&self.quorum, key))
-    }
-
-    fn notices(&self) -> Option<Box<dyn Notices>> {
-        Some(Box::new(breaking::Fan::of(&self.quorum)))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
-        Box::pin(looking::list(&self.quorum, prefix))
-    }
-
-    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> StoreFuture<'a, ScanPage> {
-        Box::pin(looking::scan(&self.quorum, prefix, from))
-    }
-
-    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> StoreFuture<'a, Vec<KeyState>> {
-        Box::pin(looking::inspect_all(&self.quorum, keys))
-    }
-
-    fn inspected_at_once(&self) -> usize {
-        let inspectors = self.quorum.members.iter().filter_map(|member| member.store.parts().inspect);
-        inspectors.map(InspectStore::inspected_at_once).min().unwrap_or(1)
-    }
-}
-
-impl MarkStore for QuorumStore {
-    fn mark<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        mark: &'a Mark,
-        keep: Duration,
-    ) -> StoreFuture<'a, HoldAnswer> {
-        Box::pin(marking::mark(&self.quorum, attempt, mark, keep))
-    }
-
-    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
-        Box::pin(marking::marked(&self.quorum, key))
-    }
-
-    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
-        Box::pin(marking::forget(&self.quorum, key))
-    }
-
-    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
-        Box::pin(marking::list_marks(&self.quorum, prefix))
-    }
-}
-
-impl AdminStore for QuorumStore {
-    fn warnings(&self) -> Vec<String> {
-        let mut warnings: Vec<_> =
-            self.quorum.members.iter().flat_map(|member| member.store.warnings()).collect();
-        warnings.extend(self.quorum.one_for_nothing().map(|what| format!("{what}: use an odd number")));
-        warnings
-    }
-
-    fn break_lease<'a>(
-        &'a self,
-        key: &'a Key,
-        fence: Fence,
-        note: &'a BreakNote,
-    ) -> StoreFuture<'a, BreakAnswer> {
-        Box::pin(breaking::break_lease(&self.quorum, key, fence, note))
-    }
-
-    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
-        Box::pin(breaking::last_break(&self.quorum, key))
-    }
-
-    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
-        Box::pin(breaking::list_breaks(&self.quorum, prefix))
-    }
-
-    /// Each member, and then the problems that only show when all members are compared.
-    fn diagnose(&self, _: StoreRole) -> BoxFuture<'_, Diagnosis> {
-        Box::pin(diagnosing::diagnose(&self.quorum))
-    }
-}
-
 impl ProcessStore for QuorumStore {
     fn background_releases(&self) -> Option<&BackgroundReleases> {
         Some(&self.quorum.releases)
@@ -342,11 +249,5 @@ impl ProcessStore for QuorumStore {
 impl VotingStore for QuorumStore {
     fn take_report(&self, attempt: &Attempt) -> Option<Arc<QuorumReport>> {
         self.quorum.take_votes(attempt)
-    }
-}
-
-impl BaselineStore for QuorumStore {
-    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> StoreFuture<'a, ()> {
-        Box::pin(baseline::run_baseline(&self.quorum, what))
     }
 }

@@ -16,63 +16,110 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
-    Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Holder, HolderInfo,
-    Key, Notice, Notices, QuorumAttempt, Stamp, Store, StoreFuture, Vote,
+    AdminStore, Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fault, Fence, HoldAnswer,
+    Holder, HolderInfo, Key, Notice, Notices, QuorumAttempt, Stamp, Store, StoreFuture, StoreRole, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::looking::{MANY_KEYS_LIMIT, all_say, each_says, held_by_a_majority};
+use super::QuorumStore;
+use super::diagnosing;
+use super::looking::{MANY_KEYS_LIMIT, all_say, asked, held_by_a_majority};
 use super::state::QuorumState;
 
-/// Ends the lease with this fence, at all members that answer. The break is done once a majority of
-/// them has broken it: then no majority can renew it. A member that does not have the lease does not
-/// count, because the holder's next renewal may take the lease there, unless its record says that
-/// this lease was broken there before.
-///
-/// After an earlier try that broke the lease at some members, too few may show it while another one
-/// is down, although a majority can still renew it. So the votes decide, and not the look-up.
-pub(super) async fn break_lease(
-    quorum: &Arc<QuorumState>,
-    key: &Key,
-    fence: Fence,
-    note: &BreakNote,
-) -> Result<BreakAnswer, Fault> {
-    let look = |store: Arc<dyn Store>| {
-        let key = key.clone();
-        async move { store.inspector()?.inspect(&key).await }
-    };
-    let seen = each_says(quorum, quorum.look_limit(), look).await?;
-    let states: Vec<_> = seen.iter().flatten().cloned().collect();
-    let mut holders = held_by_a_majority(&states, quorum.majority());
-    let is_named = |held: &HolderInfo| held.fence == Some(fence);
-    let held = match holders.iter().position(is_named) {
-        Some(named) => Some(holders.swap_remove(named)),
-        None => states.into_iter().flat_map(|state| state.holders).find(is_named),
-    };
-    let (tell, mut heard) = unbounded_channel();
-    let mut ballot = Ballot::new(quorum.members.len());
-    for (n, state) in seen.into_iter().enumerate() {
-        let its = held.as_ref().and_then(|held| {
-            // A member that did not answer the look-up most likely has the same fence as the others.
-            let Some(state) = state else { return Some(fence) };
-            let there = state.holders.into_iter().find(|one| QuorumAttempt::is_same_holding(one, held));
-            there.map(|one| one.fence.unwrap_or(fence))
-        });
-        let store = quorum.members[n].store.clone();
-        let does = match held.as_ref().zip(its) {
-            Some((held, its)) => end(store, key.clone(), its, held.clone(), note.clone()),
-            None => was_broken(store, key.clone(), fence),
-        };
-        quorum.call(quorum.look_limit(), n, |_| false, does, quorum.answers_to(n, &tell));
+impl AdminStore for QuorumStore {
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings: Vec<_> =
+            self.quorum.members.iter().flat_map(|member| member.store.warnings()).collect();
+        warnings.extend(self.quorum.one_for_nothing().map(|what| format!("{what}: use an odd number")));
+        warnings
     }
-    drop(tell);
-    while ballot.vote() == Vote::Open {
-        let Some((member, answer)) = heard.recv().await else { break };
-        ballot.handle(member, answer);
+
+    /// Ends the lease with this fence, at all members that answer. The break is done once a
+    /// majority of them has broken it: then no majority can renew it. A member that does not have
+    /// the lease does not count, because the holder's next renewal may take the lease there, unless
+    /// its record says that this lease was broken there before.
+    ///
+    /// After an earlier try that broke the lease at some members, too few may show it while another
+    /// one is down, although a majority can still renew it. So the votes decide, and not the
+    /// look-up.
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> StoreFuture<'a, BreakAnswer> {
+        Box::pin(async move {
+            let quorum = &self.quorum;
+            let look = |store: Arc<dyn Store>, key| async move { store.inspector()?.inspect(&key).await };
+            let (seen, answered) = asked(quorum, quorum.look_limit(), key, look).await;
+            quorum.verdict(&answered, "answered")?;
+            let states: Vec<_> = seen.iter().flatten().cloned().collect();
+            let mut holders = held_by_a_majority(&states, quorum.majority());
+            let is_named = |held: &HolderInfo| held.fence == Some(fence);
+            let held = match holders.iter().position(is_named) {
+                Some(named) => Some(holders.swap_remove(named)),
+                None => states.into_iter().flat_map(|state| state.holders).find(is_named),
+            };
+            let (tell, mut heard) = unbounded_channel();
+            let mut ballot = Ballot::new(quorum.members.len());
+            for (n, state) in seen.into_iter().enumerate() {
+                let its = held.as_ref().and_then(|held| {
+                    // A member that did not answer the look-up most likely has the same fence as
+                    // the others.
+                    let Some(state) = state else { return Some(fence) };
+                    let there =
+                        state.holders.into_iter().find(|one| QuorumAttempt::is_same_holding(one, held));
+                    there.map(|one| one.fence.unwrap_or(fence))
+                });
+                let store = quorum.members[n].store.clone();
+                let does = match held.as_ref().zip(its) {
+                    Some((held, its)) => end(store, key.clone(), its, held.clone(), note.clone()),
+                    None => was_broken(store, key.clone(), fence),
+                };
+                quorum.call(quorum.look_limit(), n, |_| false, does, quorum.answers_to(n, &tell));
+            }
+            drop(tell);
+            while ballot.vote() == Vote::Open {
+                let Some((member, answer)) = heard.recv().await else { break };
+                ballot.handle(member, answer);
+            }
+            match (quorum.verdict(&ballot, "broke the lease")?, held) {
+                (HoldAnswer::Done, Some(holding)) => Ok(BreakAnswer::Broken { holding }),
+                _ => Ok(BreakAnswer::NotHeld { held_by: holders.pop() }),
+            }
+        })
     }
-    match (quorum.verdict(&ballot, "broke the lease")?, held) {
-        (HoldAnswer::Done, Some(holding)) => Ok(BreakAnswer::Broken { holding }),
-        _ => Ok(BreakAnswer::NotHeld { held_by: holders.pop() }),
+
+    /// The latest break that any of the members remembers. Each records it with the fence that it
+    /// had there.
+    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
+        Box::pin(async move {
+            let look = |store: Arc<dyn Store>, key| async move { store.admin()?.last_break(&key).await };
+            let records = all_say(&self.quorum, self.quorum.look_limit(), key, look).await?;
+            Ok(records.into_iter().flatten().max_by_key(rank))
+        })
+    }
+
+    /// The same for all keys with this prefix.
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
+        Box::pin(async move {
+            let look = |store: Arc<dyn Store>, prefix: Vec<u8>| async move {
+                store.admin()?.list_breaks(&prefix).await
+            };
+            let mut latest: BTreeMap<Key, BreakRecord> = BTreeMap::new();
+            let listed = all_say(&self.quorum, MANY_KEYS_LIMIT, prefix, look).await?;
+            for broken in listed.into_iter().flatten() {
+                if latest.get(&broken.key).is_none_or(|other| rank(other) < rank(&broken)) {
+                    latest.insert(broken.key.clone(), broken);
+                }
+            }
+            Ok(latest.into_values().collect())
+        })
+    }
+
+    /// Each member, and then the problems that only show when all members are compared.
+    fn diagnose(&self, _: StoreRole) -> BoxFuture<'_, Diagnosis> {
+        Box::pin(diagnosing::diagnose(&self.quorum))
     }
 }
 
@@ -115,35 +162,10 @@ fn was_broken(store: Arc<dyn Store>, key: Key, fence: Fence) -> StoreFuture<'sta
     })
 }
 
-/// The latest break that any of the members remembers. Each records it with the fence that it had
-/// there.
-pub(super) async fn last_break(quorum: &Arc<QuorumState>, key: &Key) -> Result<Option<BreakRecord>, Fault> {
-    let look = |store: Arc<dyn Store>| {
-        let key = key.clone();
-        async move { store.admin()?.last_break(&key).await }
-    };
-    Ok(all_say(quorum, quorum.look_limit(), look).await?.into_iter().flatten().max_by_key(rank))
-}
-
 /// The last break of a key has the highest fence. Members record a break one after the other, and
 /// slow ones after the caller was answered, so the earliest record has the time of the break.
 fn rank(broken: &BreakRecord) -> (Fence, Reverse<Stamp>) {
     (broken.fence, Reverse(broken.at))
-}
-
-/// The same for all keys with this prefix.
-pub(super) async fn list_breaks(quorum: &Arc<QuorumState>, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
-    let look = |store: Arc<dyn Store>| {
-        let prefix = prefix.to_vec();
-        async move { store.admin()?.list_breaks(&prefix).await }
-    };
-    let mut latest: BTreeMap<Key, BreakRecord> = BTreeMap::new();
-    for broken in all_say(quorum, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
-        if latest.get(&broken.key).is_none_or(|other| rank(other) < rank(&broken)) {
-            latest.insert(broken.key.clone(), broken);
-        }
-    }
-    Ok(latest.into_values().collect())
 }
 
 /// The members' notices that concern all of them, and reports of members that are down.

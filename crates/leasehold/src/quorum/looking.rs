@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Ballot, Fault, HoldAnswer, HolderInfo, Key, KeyState, QuorumAttempt, ScanPage, ScanPosition, Store,
+    Ballot, Fault, HoldAnswer, HolderInfo, InspectStore, Key, KeyState, Notices, QuorumAttempt, ScanPage,
+    ScanPosition, Store, StoreFuture,
 };
 
+use super::QuorumStore;
+use super::breaking::Fan;
 use super::calls::Asking;
 use super::state::QuorumState;
 
@@ -16,65 +19,82 @@ use super::state::QuorumState;
 /// not take this long.
 pub(super) const MANY_KEYS_LIMIT: Duration = Duration::from_secs(30);
 
-/// The holders of the key at a majority, and the queue of the first member that has one.
-pub(super) async fn inspect(quorum: &Arc<QuorumState>, key: &Key) -> Result<KeyState, Fault> {
-    let look = |store: Arc<dyn Store>| {
-        let key = key.clone();
-        async move { store.inspector()?.inspect(&key).await }
-    };
-    Ok(seen(quorum, key.clone(), &all_say(quorum, quorum.look_limit(), look).await?))
-}
-
-/// The same for all keys with this prefix that a majority holds, or that somebody waits for at a
-/// member.
-pub(super) async fn list(quorum: &Arc<QuorumState>, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
-    let look = |store: Arc<dyn Store>| {
-        let prefix = prefix.to_vec();
-        async move { store.inspector()?.list(&prefix).await }
-    };
-    let mut by_key: BTreeMap<Key, Vec<KeyState>> = BTreeMap::new();
-    for state in all_say(quorum, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
-        by_key.entry(state.key.clone()).or_default().push(state);
+impl InspectStore for QuorumStore {
+    /// The holders of the key at a majority, and the queue of the first member that has one.
+    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
+        Box::pin(async move {
+            let look = |store: Arc<dyn Store>, key| async move { store.inspector()?.inspect(&key).await };
+            let states = all_say(&self.quorum, self.quorum.look_limit(), key, look).await?;
+            Ok(seen(&self.quorum, key.clone(), &states))
+        })
     }
-    let states = by_key.into_iter().map(|(key, states)| seen(quorum, key, &states));
-    let is_shown =
-        |state: &KeyState| !state.holders.is_empty() || !state.waiters.is_empty() || state.damage.is_some();
-    Ok(states.filter(is_shown).collect())
-}
 
-/// The same for these keys, in their order: one request to each member.
-pub(super) async fn inspect_all(quorum: &Arc<QuorumState>, keys: &[Key]) -> Result<Vec<KeyState>, Fault> {
-    let look = |store: Arc<dyn Store>| {
-        let keys = keys.to_vec();
-        async move { store.inspector()?.inspect_all(&keys).await }
-    };
-    let answers = all_say(quorum, MANY_KEYS_LIMIT, look).await?;
-    let of = |nth: usize| answers.iter().filter_map(|states| states.get(nth).cloned()).collect::<Vec<_>>();
-    Ok(keys.iter().enumerate().map(|(nth, key)| seen(quorum, key.clone(), &of(nth))).collect())
-}
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        Some(Box::new(Fan::of(&self.quorum)))
+    }
 
-/// Scans one member after the other: a key that a majority holds is known to each member of that
-/// majority. A member that does not answer is skipped, as long as enough others answer.
-pub(super) async fn scan(
-    quorum: &Arc<QuorumState>,
-    prefix: &[u8],
-    from: ScanPosition,
-) -> Result<ScanPage, Fault> {
-    let (nth, there) = within_member(from);
-    let Some(member) = quorum.members.get(nth) else { return Ok(ScanPage::whole(Vec::new())) };
-    let scanned = async { member.store.inspector()?.scan(prefix, there).await };
-    let page = match scanned.await {
-        Ok(page) => page,
-        Err(_) => {
-            let open = |store: Arc<dyn Store>| async move { store.open().await };
-            all_say(quorum, quorum.look_limit(), open).await?;
-            ScanPage::whole(Vec::new())
-        }
-    };
-    let section_there = page.next.map_or(0, |next| next.section);
-    let mut page = page.in_section(nth, quorum.members.len());
-    page.next = page.next.map(|next| of_member(next, section_there));
-    Ok(page)
+    /// The same for all keys with this prefix that a majority holds, or that somebody waits for at
+    /// a member.
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
+        Box::pin(async move {
+            let look = |store: Arc<dyn Store>, prefix: Vec<u8>| async move {
+                store.inspector()?.list(&prefix).await
+            };
+            let mut by_key: BTreeMap<Key, Vec<KeyState>> = BTreeMap::new();
+            let listed = all_say(&self.quorum, MANY_KEYS_LIMIT, prefix, look).await?;
+            for state in listed.into_iter().flatten() {
+                by_key.entry(state.key.clone()).or_default().push(state);
+            }
+            let states = by_key.into_iter().map(|(key, states)| seen(&self.quorum, key, &states));
+            let is_shown = |state: &KeyState| {
+                !state.holders.is_empty() || !state.waiters.is_empty() || state.damage.is_some()
+            };
+            Ok(states.filter(is_shown).collect())
+        })
+    }
+
+    /// Scans one member after the other: a key that a majority holds is known to each member of
+    /// that majority. A member that does not answer is skipped, as long as enough others answer.
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> StoreFuture<'a, ScanPage> {
+        Box::pin(async move {
+            let quorum = &self.quorum;
+            let (nth, there) = within_member(from);
+            let Some(member) = quorum.members.get(nth) else { return Ok(ScanPage::whole(Vec::new())) };
+            let scanned = async { member.store.inspector()?.scan(prefix, there).await };
+            let page = match scanned.await {
+                Ok(page) => page,
+                Err(_) => {
+                    let open = |store: Arc<dyn Store>, ()| async move { store.open().await };
+                    all_say(quorum, quorum.look_limit(), &(), open).await?;
+                    ScanPage::whole(Vec::new())
+                }
+            };
+            let section_there = page.next.map_or(0, |next| next.section);
+            let mut page = page.in_section(nth, quorum.members.len());
+            page.next = page.next.map(|next| of_member(next, section_there));
+            Ok(page)
+        })
+    }
+
+    /// Inspects these keys with one request to each member.
+    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> StoreFuture<'a, Vec<KeyState>> {
+        Box::pin(async move {
+            let look = |store: Arc<dyn Store>, keys: Vec<Key>| async move {
+                store.inspector()?.inspect_all(&keys).await
+            };
+            let answers = all_say(&self.quorum, MANY_KEYS_LIMIT, keys, look).await?;
+            let of = |nth: usize| -> Vec<KeyState> {
+                answers.iter().filter_map(|states| states.get(nth).cloned()).collect()
+            };
+            let states = keys.iter().enumerate().map(|(nth, key)| seen(&self.quorum, key.clone(), &of(nth)));
+            Ok(states.collect())
+        })
+    }
+
+    fn inspected_at_once(&self) -> usize {
+        let inspectors = self.quorum.members.iter().filter_map(|member| member.store.parts().inspect);
+        inspectors.map(InspectStore::inspected_at_once).min().unwrap_or(1)
+    }
 }
 
 /// The low bits of a section's number, which say the member. The others say the section of the
@@ -92,34 +112,29 @@ const fn of_member(position: ScanPosition, section_there: usize) -> ScanPosition
     ScanPosition { section: position.section | section_there << MEMBER_BITS, at: position.at }
 }
 
-/// The members' answers within `limit`; a majority must answer.
-pub(super) async fn all_say<T: Send + 'static, F: Asking<T>>(
+/// What the members answer about something within `limit`; a majority must answer.
+pub(super) async fn all_say<About: ToOwned + ?Sized, T: Send + 'static, F: Asking<T>>(
     quorum: &Arc<QuorumState>,
     limit: Duration,
-    look: impl Fn(Arc<dyn Store>) -> F,
+    about: &About,
+    look: impl Fn(Arc<dyn Store>, About::Owned) -> F,
 ) -> Result<Vec<T>, Fault> {
-    Ok(each_says(quorum, limit, look).await?.into_iter().flatten().collect())
-}
-
-/// The same in the order of the members, with a gap for each member that did not answer.
-pub(super) async fn each_says<T: Send + 'static, F: Asking<T>>(
-    quorum: &Arc<QuorumState>,
-    limit: Duration,
-    look: impl Fn(Arc<dyn Store>) -> F,
-) -> Result<Vec<Option<T>>, Fault> {
-    let (answers, ballot) = asked(quorum, limit, look).await;
+    let (answers, ballot) = asked(quorum, limit, about, look).await;
     quorum.verdict(&ballot, "answered")?;
-    Ok(answers)
+    Ok(answers.into_iter().flatten().collect())
 }
 
-/// The same, with the count, from however few members.
-pub(super) async fn asked<T: Send + 'static, F: Asking<T>>(
+/// The same from however few members, with the count, in the order of the members and with a gap
+/// for each that did not answer.
+pub(super) async fn asked<About: ToOwned + ?Sized, T: Send + 'static, F: Asking<T>>(
     quorum: &Arc<QuorumState>,
     limit: Duration,
-    look: impl Fn(Arc<dyn Store>) -> F,
+    about: &About,
+    look: impl Fn(Arc<dyn Store>, About::Owned) -> F,
 ) -> (Vec<Option<T>>, Ballot) {
     let mut answers: Vec<Option<T>> = quorum.members.iter().map(|_| None).collect();
     let mut ballot = Ballot::new(quorum.members.len());
+    let look = |store| look(store, about.to_owned());
     quorum
         .ask_all(limit, look, |member, answer| {
             ballot.handle(

@@ -4,67 +4,71 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, FaultKind, HoldAnswer, Key, Mark, Marked, QuorumReport, Stamp, Store};
+use leasehold_core::{
+    Attempt, FaultKind, HoldAnswer, Key, Mark, MarkStore, Marked, QuorumReport, Stamp, Store, StoreFuture,
+};
 
+use super::QuorumStore;
 use super::looking::{MANY_KEYS_LIMIT, all_say, asked};
-use super::state::QuorumState;
 
-/// Marks the keys at all members, and returns the majority's answer. Whoever reads from a majority
-/// then finds the mark.
-pub(super) async fn mark(
-    quorum: &Arc<QuorumState>,
-    attempt: &Attempt,
-    mark: &Mark,
-    keep: Duration,
-) -> Result<HoldAnswer, Fault> {
-    let change = |store: Arc<dyn Store>, there| {
-        let mark = mark.clone();
-        async move { store.marks()?.mark(&there, &mark, keep).await }
-    };
-    let ballot = quorum.change_all(attempt, change).await;
-    quorum.verdict_on(attempt, &ballot, "marked")
-}
-
-/// The latest mark among the answers of a majority. A member that restarted without its state has
-/// no marks, so a mark survives whatever a majority of the members survives.
-pub(super) async fn marked(quorum: &Arc<QuorumState>, key: &Key) -> Result<Marked, Fault> {
-    let look = |store: Arc<dyn Store>| {
-        let key = key.clone();
-        async move { store.marks()?.marked(&key).await }
-    };
-    Ok(latest(&all_say(quorum, quorum.look_limit(), look).await?))
-}
-
-/// Deletes the mark at all members. Each of them must answer, because one that kept the mark would
-/// bring it back.
-pub(super) async fn forget(quorum: &Arc<QuorumState>, key: &Key) -> Result<Option<Mark>, Fault> {
-    let look = |store: Arc<dyn Store>| {
-        let key = key.clone();
-        async move { store.marks()?.forget(&key).await }
-    };
-    let (answers, ballot) = asked(quorum, quorum.look_limit(), look).await;
-    if answers.iter().any(Option::is_none) {
-        let votes = quorum.votes_in(&ballot, "forgot the mark");
-        let votes = QuorumReport::new(votes.members, answers.len(), votes.verb);
-        return Err(quorum.fault(FaultKind::Passing, votes));
+impl MarkStore for QuorumStore {
+    /// Marks the keys at all members, and returns the majority's answer. Whoever reads from a
+    /// majority then finds the mark.
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> StoreFuture<'a, HoldAnswer> {
+        Box::pin(async move {
+            let change = |store: Arc<dyn Store>, there| {
+                let mark = mark.clone();
+                async move { store.marks()?.mark(&there, &mark, keep).await }
+            };
+            let ballot = self.quorum.change_all(attempt, change).await;
+            self.quorum.verdict_on(attempt, &ballot, "marked")
+        })
     }
-    Ok(answers.into_iter().flatten().flatten().max_by_key(|mark| (mark.at, mark.fence)))
-}
 
-/// The latest mark of each key among the answers of a majority.
-pub(super) async fn list_marks(
-    quorum: &Arc<QuorumState>,
-    prefix: &[u8],
-) -> Result<Vec<(Key, Marked)>, Fault> {
-    let look = |store: Arc<dyn Store>| {
-        let prefix = prefix.to_vec();
-        async move { store.marks()?.list_marks(&prefix).await }
-    };
-    let mut by_key: BTreeMap<Key, Vec<Marked>> = BTreeMap::new();
-    for (key, marked) in all_say(quorum, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
-        by_key.entry(key).or_default().push(marked);
+    /// The latest mark among the answers of a majority. A member that restarted without its state
+    /// has no marks, so a mark survives whatever a majority of the members survives.
+    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
+        Box::pin(async move {
+            let look = |store: Arc<dyn Store>, key| async move { store.marks()?.marked(&key).await };
+            Ok(latest(&all_say(&self.quorum, self.quorum.look_limit(), key, look).await?))
+        })
     }
-    Ok(by_key.into_iter().map(|(key, answers)| (key, latest(&answers))).collect())
+
+    /// Deletes the mark at all members. Each of them must answer, because one that kept the mark
+    /// would bring it back.
+    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
+        Box::pin(async move {
+            let quorum = &self.quorum;
+            let forget = |store: Arc<dyn Store>, key| async move { store.marks()?.forget(&key).await };
+            let (answers, ballot) = asked(quorum, quorum.look_limit(), key, forget).await;
+            if answers.iter().any(Option::is_none) {
+                let votes = quorum.votes_in(&ballot, "forgot the mark");
+                let votes = QuorumReport::new(votes.members, answers.len(), votes.verb);
+                return Err(quorum.fault(FaultKind::Passing, votes));
+            }
+            Ok(answers.into_iter().flatten().flatten().max_by_key(|mark| (mark.at, mark.fence)))
+        })
+    }
+
+    /// The latest mark of each key among the answers of a majority.
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
+        Box::pin(async move {
+            let look = |store: Arc<dyn Store>, prefix: Vec<u8>| async move {
+                store.marks()?.list_marks(&prefix).await
+            };
+            let mut by_key: BTreeMap<Key, Vec<Marked>> = BTreeMap::new();
+            let listed = all_say(&self.quorum, MANY_KEYS_LIMIT, prefix, look).await?;
+            for (key, marked) in listed.into_iter().flatten() {
+                by_key.entry(key).or_default().push(marked);
+            }
+            Ok(by_key.into_iter().map(|(key, answers)| (key, latest(&answers))).collect())
+        })
+    }
 }
 
 /// Combines the answers of some members, of which there is at least one.
