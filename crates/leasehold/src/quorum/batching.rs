@@ -136,17 +136,8 @@ impl QuorumState {
         Some(self.queue(Request { asker, there, members, is_grant: true }))
     }
 
-    /// Releases in a batch at these members, which know the attempt by the same id.
-    pub(super) fn release_together(
-        self: &Arc<Self>,
-        asker: Arc<dyn Asker>,
-        there: Attempt,
-        members: Vec<usize>,
-    ) -> Sends {
-        self.queue(Request { asker, there, members, is_grant: false })
-    }
-
-    fn queue(self: &Arc<Self>, request: Request) -> Sends {
+    /// Sends a request to its members in the next batch.
+    pub(super) fn queue(self: &Arc<Self>, request: Request) -> Sends {
         let there = &request.there;
         let (key, limit) = (self.digest(there.claim.first_key()), Member::limit(there.ttl));
         let waiting = Waiting { key, limit, request: Some(request) };

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::attempts::SharedAttempt;
-use super::batch_request::{Asker, Done};
+use super::batch_request::{Asker, Done, Request};
 use super::member::End;
 use super::state::QuorumState;
 
@@ -86,7 +86,8 @@ impl Release {
             Box::pin(async move {
                 let quorum = &release.quorum;
                 if quorum.runtime.generation() == generation {
-                    let sends = quorum.release_together(release.clone(), release.there(), together);
+                    let (asker, there) = (release.clone(), release.there());
+                    let sends = quorum.queue(Request { asker, there, members: together, is_grant: false });
                     return tokio::select! { () = sends => {} () = release.ends() => {} };
                 }
                 // The runtime has ended. Its end may wait for this before it drops the task that
