@@ -634,7 +634,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/round.rs",
         from: "matches!(state, State::Granted { fence, .. } if *fence == greatest)",
         to: "matches!(state, State::Granted { fence, .. } if *fence <= greatest)",
-        tests: &[(Core, "round::tests::fences_that_differ_are_raised_to_the_greatest_before_any_is_used")],
+        tests: &[(Core, "quorum::tests::a_greater_fence_is_raised_at_the_others_before_it_is_granted")],
     },
     // Asking again although a push is expected.
     Bug {
@@ -652,7 +652,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/waiting.rs",
         from: "now + pace.min(left.saturating_add(ROUNDING + spread))",
         to: "now + left.saturating_add(ROUNDING + spread)",
-        tests: &[(Core, "waiting::tests::a_waiter_behind_a_long_lease_asks_again_from_time_to_time")],
+        tests: &[(Core, "waiting::tests::a_lease_that_lasts_for_ever_is_waited_for_like_any_long_one")],
     },
     Bug {
         name: "a pushed grant is accepted without its proof",

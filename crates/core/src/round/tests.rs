@@ -30,28 +30,6 @@ fn asked(members: usize) -> Round {
 }
 
 #[test]
-fn a_majority_that_answers_one_fence_grants_in_one_round() {
-    let mut round = asked(5);
-    for n in [4, 0] {
-        round.handle_fence(n, fence(7));
-        assert!(matches!(round.next(START), RoundAction::WaitUntil(_)));
-    }
-    round.handle_fence(2, fence(7));
-    assert_eq!(round.next(START), RoundAction::Granted { fence: fence(7) });
-}
-
-#[test]
-fn fences_that_differ_are_raised_to_the_greatest_before_any_is_used() {
-    let mut round = asked(3);
-    round.handle_fence(0, fence(7));
-    round.handle_fence(1, fence(9));
-    assert_eq!(round.next(START), RoundAction::Raise { member: 0, fence: fence(9) });
-    assert!(matches!(round.next(START), RoundAction::WaitUntil(_)));
-    round.handle_fence(0, fence(9));
-    assert_eq!(round.next(START), RoundAction::Granted { fence: fence(9) });
-}
-
-#[test]
 fn an_answer_above_the_fence_raises_it_further_and_a_late_grant_of_exactly_it_counts() {
     let mut round = asked(3);
     round.handle_fence(0, fence(7));

@@ -188,18 +188,11 @@ fn a_message_that_is_read_before_the_older_answer_still_says_when_to_ask() {
     }
 }
 
+/// Regression: an endless time plus a moment overflowed.
+///
 /// Regression: a waiter before it gave up, and it was told the hour that was left of the holder's
 /// lease. It did not ask for that hour, so if the push for its turn had been lost, it would have
 /// waited in vain.
-#[test]
-fn a_waiter_behind_a_long_lease_asks_again_from_time_to_time() {
-    let waiting = three(3600 * SECOND);
-    let now = START + SECOND;
-    waiting.hears(holder(2), PushEvent::First { left: 3600 * SECOND }, None, now, now);
-    assert_eq!(told(&waiting, 2, now + WaitQueue::RE_ASK), AGAIN);
-}
-
-/// Regression: an endless time plus a moment overflowed.
 #[test]
 fn a_lease_that_lasts_for_ever_is_waited_for_like_any_long_one() {
     let waiting = three(Duration::MAX);
