@@ -138,51 +138,44 @@ fn it_is_held_elsewhere_when_those_that_are_left_are_no_majority() {
     assert!(round.is_held_elsewhere());
 }
 
-#[test]
-fn a_ballot_that_can_be_neither_done_nor_lost_is_unknown_before_all_have_answered() {
-    let mut ballot = Ballot::new(5);
-    for member in [0, 1, 2] {
-        ballot.handle(member, Err(silent()));
-    }
-    assert_eq!(ballot.vote(), Vote::Unknown);
-    let mut ballot = Ballot::new(3);
-    ballot.handle(0, Err(silent()));
-    ballot.handle(1, Ok(HoldAnswer::Done));
-    assert_eq!(ballot.vote(), Vote::Open);
-    ballot.handle(2, not_held(None));
-    assert_eq!(ballot.vote(), Vote::Unknown, "nobody is left to answer");
-}
+const DONE: Result<HoldAnswer, Fault> = Ok(HoldAnswer::Done);
 
 fn not_held(by: Option<u128>) -> Result<HoldAnswer, Fault> {
     Ok(HoldAnswer::NotHeld { key: Key::new("k").unwrap(), held_by: by.map(someone) })
 }
 
+fn lost(to: Option<u128>) -> Vote {
+    Vote::NotHeld { key: Key::new("k").unwrap(), held_by: to.map(someone) }
+}
+
+/// The vote of so many members after each of these answers.
+fn votes<const N: usize>(members: usize, answers: [(usize, Result<HoldAnswer, Fault>); N]) -> [Vote; N] {
+    let mut ballot = Ballot::new(members);
+    answers.map(|(member, answer)| {
+        ballot.handle(member, answer);
+        ballot.vote()
+    })
+}
+
+#[test]
+fn a_ballot_that_can_be_neither_done_nor_lost_is_unknown_before_all_have_answered() {
+    let early = votes(5, [0, 1, 2].map(|member| (member, Err(silent()))));
+    assert_eq!(early, [Vote::Open, Vote::Open, Vote::Unknown]);
+    let nobody_is_left = votes(3, [(0, Err(silent())), (1, DONE), (2, not_held(None))]);
+    assert_eq!(nobody_is_left, [Vote::Open, Vote::Open, Vote::Unknown]);
+}
+
 #[test]
 fn a_renewal_is_done_by_a_majority_and_lost_when_none_is_left() {
-    let mut ballot = Ballot::new(3);
-    ballot.handle(0, Ok(HoldAnswer::Done));
-    ballot.handle(1, Err(silent()));
-    assert_eq!(ballot.vote(), Vote::Open);
-    ballot.handle(2, Ok(HoldAnswer::Done));
-    assert_eq!(ballot.vote(), Vote::Done);
-
-    let mut ballot = Ballot::new(3);
-    ballot.handle(0, not_held(None));
-    assert_eq!(ballot.vote(), Vote::Open);
-    ballot.handle(1, not_held(Some(7)));
-    assert!(matches!(ballot.vote(), Vote::NotHeld { held_by: Some(_), .. }));
+    assert_eq!(votes(3, [(0, DONE), (1, Err(silent())), (2, DONE)]), [Vote::Open, Vote::Open, Vote::Done]);
+    assert_eq!(votes(3, [(0, not_held(None)), (1, not_held(Some(7)))]), [Vote::Open, lost(Some(7))]);
 }
 
 #[test]
 fn faults_are_never_a_loss() {
-    let mut ballot = Ballot::new(3);
-    ballot.handle(0, not_held(None));
-    ballot.handle(1, Err(silent()));
-    assert_eq!(ballot.vote(), Vote::Open, "the third may yet make it a loss");
-    ballot.handle(2, Err(silent()));
-    assert_eq!(ballot.vote(), Vote::Unknown);
-    ballot.handle(2, not_held(None));
-    assert!(matches!(ballot.vote(), Vote::NotHeld { .. }), "an answer after a fault counts");
+    // The third may yet make it a loss, and its answer after a fault counts.
+    let answers = [(0, not_held(None)), (1, Err(silent())), (2, Err(silent())), (2, not_held(None))];
+    assert_eq!(votes(3, answers), [Vote::Open, Vote::Open, Vote::Unknown, lost(None)]);
 }
 
 /// A member as it is at the other end: its fence, and whether the attempt holds there.
