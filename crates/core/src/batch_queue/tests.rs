@@ -247,17 +247,15 @@ async fn many_requests_leave_in_two_halves_and_few_in_one() {
 /// Otherwise a caller that goes on with another request would always miss the next batch.
 #[tokio::test]
 async fn callers_that_are_answered_ask_again_before_the_next_batch_leaves() {
-    let connection = Connection::default();
+    let connection = Arc::new(Connection::default());
     connection.asks("a", 0, LIMIT).await;
     let next = connection.ask("b", 1, LIMIT);
     settled().await;
     connection.asks("c", 2, LIMIT).await;
-    let (queue, wire) = (BatchQueue(Arc::clone(&connection.queue.0)), connection.wire.clone());
+    let again = Arc::clone(&connection);
     tokio::spawn(async move {
         next.await.unwrap();
-        let (answer, heard) = oneshot::channel();
-        let again = Request { name: "b again", key: 1, limit: LIMIT, answer };
-        queue.ask(again, heard, || wire, &ByHand::default()).await.unwrap();
+        again.ask("b again", 1, LIMIT).await.unwrap();
     });
     settled().await;
     connection.answer(1).await;
@@ -267,17 +265,14 @@ async fn callers_that_are_answered_ask_again_before_the_next_batch_leaves() {
 /// A server that had both answers ready at once is busy again before this process handles the second.
 #[tokio::test]
 async fn what_follows_from_one_answer_is_sent_before_the_next_answer_is_handled() {
-    let connection = Connection::default();
+    let connection = Arc::new(Connection::default());
     let first = [connection.ask("a", 0, LIMIT), connection.ask("b", 1, LIMIT)];
-    for (asked, key) in first.into_iter().zip(0..) {
-        let (queue, wire) = (BatchQueue(Arc::clone(&connection.queue.0)), connection.wire.clone());
+    for ((asked, again), key) in first.into_iter().zip(["a again", "b again"]).zip(0..) {
+        let connection = Arc::clone(&connection);
         tokio::spawn(async move {
-            let name = asked.await.unwrap();
-            let before = wire.sent.lock().unwrap().len();
-            let (answer, heard) = oneshot::channel();
-            let name = if name == "a" { "a again" } else { "b again" };
-            let asked =
-                queue.ask(Request { name, key, limit: LIMIT, answer }, heard, || wire, &ByHand::default());
+            asked.await.unwrap();
+            let before = connection.sent().len();
+            let asked = connection.ask(again, key, LIMIT);
             // "a" was answered when nothing but the first two had been sent, and "b" after "a again".
             assert_eq!(before, 2 + key as usize);
             asked.await.unwrap();
