@@ -18,8 +18,7 @@ fn fence_of(answer: &GrantAnswer) -> u64 {
 
 #[test]
 fn only_the_lease_with_the_given_fence_is_broken_and_its_holder_is_notified() {
-    let mut records = Records::default();
-    let held = fence_of(&ask(&mut records, &writer(1), 100));
+    let (mut records, held) = (held_by(&writer(1)), 100_000_000);
     let (answer, pushes) = break_it(&mut records, held - 1, 101);
     let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
     assert_eq!((held_by.fence.map(Fence::get), pushes), (Some(held), vec![]));

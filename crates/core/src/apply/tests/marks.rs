@@ -26,10 +26,8 @@ fn only_an_exclusive_holder_sets_a_mark() {
     assert!(matches!(mark(&mut records, &ours, 100), HoldAnswer::NotHeld { held_by: None, .. }));
     assert!(!marked(&mut records, 100));
 
-    let mut shares = Records::default();
-    let reader = Attempt { claim: Claim::shared([key("a")]).unwrap(), ..ours.clone() };
-    ask(&mut shares, &reader, 100);
-    assert!(matches!(mark(&mut shares, &reader, 101), HoldAnswer::NotHeld { held_by: Some(_), .. }));
+    let mut shares = held_by(&reader(1));
+    assert!(matches!(mark(&mut shares, &reader(1), 101), HoldAnswer::NotHeld { held_by: Some(_), .. }));
 
     ask(&mut records, &ours, 100);
     assert_eq!(mark(&mut records, &ours, 101), HoldAnswer::Done);
@@ -38,9 +36,8 @@ fn only_an_exclusive_holder_sets_a_mark() {
 
 #[test]
 fn a_mark_outlives_the_lease_and_is_remembered_up_to_its_end() {
-    let mut records = Records::default();
     let ours = writer(1);
-    ask(&mut records, &ours, 100);
+    let mut records = held_by(&ours);
     mark(&mut records, &ours, 101);
     release(&mut records, &ours, &at(102));
     let just_before = Stamp::from_micros(at(161).now.as_micros() - 1);

@@ -104,10 +104,8 @@ fn the_marker_ends_with_the_last_share_also_when_that_becomes_earlier() {
 
 #[test]
 fn a_release_takes_back_ones_own_share_and_no_other() {
-    let mut records = Records::default();
-    for who in [1, 2] {
-        ask(&mut records, &reader(who), 100);
-    }
+    let mut records = held_by(&reader(1));
+    ask(&mut records, &reader(2), 100);
     assert!(matches!(release(&mut records, &reader(3), &at(101)), HoldAnswer::NotHeld { .. }));
     assert_eq!(holders(&records, 101), [1, 2]);
     // A waiter that was handed a share and is gone is released by its id alone.
@@ -253,9 +251,8 @@ fn no_request_clears_away_or_hands_out_more_than_a_hundred_shares() {
 
 #[test]
 fn several_keys_are_shared_together_under_one_fence() {
-    let mut records = Records::default();
+    let mut records = held_by(&attempt(1, &["b"], 10));
     let both = |who| shared(who, &["b", "a"], 10);
-    ask(&mut records, &attempt(1, &["b"], 10), 100);
     let GrantAnswer::Busy { held_by, .. } = wait(&mut records, &both(2), &at(101)).0 else { panic!() };
     assert_eq!((held_by.key, holders(&records, 101)), (key("b"), vec![2]));
     let pushes = pushed(&mut records, Request::Release(attempt(1, &["b"], 10)), &at(102));
@@ -281,9 +278,8 @@ fn a_share_ends_at_the_next_whole_millisecond() {
 #[test]
 fn a_shared_holder_raises_its_fence_and_rejoins_at_a_member() {
     use super::member::{proposing, raise, rejoin};
-    let mut records = Records::default();
+    let mut records = held_by(&reader(2));
     let one = |fence| proposing(&reader(1), fence);
-    ask(&mut records, &reader(2), 100);
     assert_eq!(rejoin(&mut records, &one(100_000_007), None, &at(100)), HoldAnswer::Done);
     assert_eq!(held(&records, "a", 100), [(2, Mode::Shared, 100_000_000), (1, Mode::Shared, 100_000_007)]);
     let to = |fence| RaiseAnswer::Raised { fence: Fence::new(fence).unwrap() };
@@ -305,10 +301,9 @@ fn a_shared_holder_raises_its_fence_and_rejoins_at_a_member() {
 #[test]
 fn a_member_answers_no_fence_to_two_readers() {
     use super::member::{proposing, raise};
-    let mut records = Records::default();
     let to = |fence| RaiseAnswer::Raised { fence: Fence::new(fence).unwrap() };
     let [one, other] = [1, 2].map(reader);
-    ask(&mut records, &one, 100);
+    let mut records = held_by(&one);
     ask(&mut records, &other, 100);
     assert_eq!(raise(&mut records, &proposing(&one, 100_000_007), &at(101)), to(100_000_007));
     assert_eq!(raise(&mut records, &proposing(&other, 100_000_007), &at(101)), to(100_000_008));

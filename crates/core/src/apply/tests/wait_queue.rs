@@ -235,9 +235,8 @@ fn awaited(records: &Records) -> bool {
 /// The lock's own record tells its holder whether a release has anybody to hand it to.
 #[test]
 fn a_lock_knows_whether_somebody_waits_for_it_however_it_was_taken() {
-    let mut records = Records::default();
     let first = writer(1);
-    ask(&mut records, &first, 100);
+    let mut records = held_by(&first);
     assert!(!awaited(&records));
     ask(&mut records, &first, 101);
     assert!(!awaited(&records));
