@@ -133,11 +133,33 @@ impl MemoryStore {
 
     /// Serves a request and notifies those whom it concerns. Both happen under one mutex, so that
     /// notices arrive in order.
-    fn ask<T>(
+    fn serve<T>(
         &self,
         request: impl FnOnce(&mut Records, &ApplyContext<'_>) -> Result<Served<T>, Quarantined>,
     ) -> Result<T, Fault> {
-        self.with(|state, context| self.serve(state, context, request))
+        self.with(|state, context| {
+            let served = request(&mut state.records, context);
+            let Served { answer, mut pushes, mut unfinished } =
+                served.map_err(|Quarantined { left }| Fault::quarantined(self.name(), left))?;
+            while !unfinished.is_empty() {
+                let more = serve::advance(&mut state.records, &unfinished, context);
+                pushes.extend(more.pushes);
+                unfinished = more.unfinished;
+            }
+            let now = instant_of(context);
+            for push in pushes {
+                if push.event == PushEvent::Broken {
+                    self.shared.notice_bus.say(&Notice::Broken { holder: push.holder });
+                    continue;
+                }
+                // A waiter that is no longer here is about to release what it got.
+                for waiting in &state.waiting {
+                    let _ = waiting.hears(push.holder, push.event, None, now, now);
+                }
+            }
+            state.sweep(context);
+            Ok(answer)
+        })
     }
 
     /// Serves a request that notifies nobody.
@@ -145,36 +167,7 @@ impl MemoryStore {
         &'a self,
         request: impl FnOnce(&mut Records, &ApplyContext<'_>) -> T + Send + 'a,
     ) -> StoreFuture<'a, T> {
-        Box::pin(async move { self.ask(|records, context| Ok(Served::quietly(request(records, context)))) })
-    }
-
-    fn serve<T>(
-        &self,
-        state: &mut State,
-        context: &ApplyContext<'_>,
-        request: impl FnOnce(&mut Records, &ApplyContext<'_>) -> Result<Served<T>, Quarantined>,
-    ) -> Result<T, Fault> {
-        let served = request(&mut state.records, context);
-        let Served { answer, mut pushes, mut unfinished } =
-            served.map_err(|Quarantined { left }| Fault::quarantined(self.name(), left))?;
-        while !unfinished.is_empty() {
-            let more = serve::advance(&mut state.records, &unfinished, context);
-            pushes.extend(more.pushes);
-            unfinished = more.unfinished;
-        }
-        let now = instant_of(context);
-        for push in pushes {
-            if push.event == PushEvent::Broken {
-                self.shared.notice_bus.say(&Notice::Broken { holder: push.holder });
-                continue;
-            }
-            // A waiter that is no longer here is about to release what it got.
-            for waiting in &state.waiting {
-                let _ = waiting.hears(push.holder, push.event, None, now, now);
-            }
-        }
-        state.sweep(context);
-        Ok(answer)
+        Box::pin(async move { self.serve(|records, context| Ok(Served::quietly(request(records, context)))) })
     }
 }
 
@@ -236,15 +229,12 @@ impl Store for MemoryStore {
             };
             let waits = wait.is_some();
             // Under one mutex, so that nothing happens between the refusal and joining the queue.
-            let answer = self.with(|state, context| {
-                let grant = |records: &mut Records, context: &ApplyContext<'_>| {
-                    serve::grant(records, attempt, wait.as_ref(), None, context)
-                };
-                let answer = self.serve(state, context, grant)?;
+            let answer = self.serve(|records, context| {
+                let served = serve::grant(records, attempt, wait.as_ref(), None, context)?;
                 if waits {
-                    self.waiting.answered(attempt, &answer, now);
+                    self.waiting.answered(attempt, &served.answer, now);
                 }
-                Ok(answer)
+                Ok(served)
             });
             if waits && answer.is_err() {
                 self.waiting.leave(attempt.holder, now);
@@ -256,7 +246,7 @@ impl Store for MemoryStore {
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         Box::pin(async move {
             consume_budget().await;
-            let renew = |attempt| self.ask(|records, context| serve::renew(records, attempt, context));
+            let renew = |attempt| self.serve(|records, context| serve::renew(records, attempt, context));
             attempts.iter().map(renew).collect()
         })
     }
@@ -264,9 +254,9 @@ impl Store for MemoryStore {
     fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             consume_budget().await;
-            self.with(|state, context| {
+            self.serve(|records, context| {
                 self.waiting.leave(attempt.holder, instant_of(context));
-                self.serve(state, context, |records, context| Ok(serve::release(records, attempt, context)))
+                Ok(serve::release(records, attempt, context))
             })
         })
     }
@@ -307,20 +297,20 @@ impl MemberStore for MemoryStore {
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         Box::pin(async move {
             let rejoin =
-                |attempt| self.ask(|records, context| serve::rejoin(records, attempt, None, context));
+                |attempt| self.serve(|records, context| serve::rejoin(records, attempt, None, context));
             attempts.iter().map(rejoin).collect()
         })
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
-        Box::pin(async move { self.ask(|records, context| serve::raise(records, attempt, context)) })
+        Box::pin(async move { self.serve(|records, context| serve::raise(records, attempt, context)) })
     }
 }
 
 impl TransferStore for MemoryStore {
     fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
-            self.ask(|records, context| serve::transfer(records, attempt, successor, None, context))
+            self.serve(|records, context| serve::transfer(records, attempt, successor, None, context))
         })
     }
 }
@@ -375,7 +365,7 @@ impl AdminStore for MemoryStore {
         note: &'a BreakNote,
     ) -> StoreFuture<'a, BreakAnswer> {
         Box::pin(async move {
-            self.ask(|records, context| Ok(serve::break_lease(records, key, fence, note, context)))
+            self.serve(|records, context| Ok(serve::break_lease(records, key, fence, note, context)))
         })
     }
 
