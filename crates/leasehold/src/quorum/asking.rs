@@ -117,8 +117,12 @@ impl QuorumState {
         question: &Question,
         end: End<MemberAnswer>,
     ) {
-        if let End::Answer(Ok(answer)) = &end {
-            self.sees_answer(answer);
+        if let End::Answer(Ok(
+            MemberAnswer::Grant(GrantAnswer::Granted { fence })
+            | MemberAnswer::Raise(RaiseAnswer::Raised { fence }),
+        )) = &end
+        {
+            self.sees(*fence);
         }
         let is_open = self.with(shared, attempt, |machine| {
             match end {
@@ -130,15 +134,6 @@ impl QuorumState {
         });
         if !is_open {
             shared.heard.notify_one();
-        }
-    }
-
-    /// Notes the fence that a member answered.
-    fn sees_answer(&self, answer: &MemberAnswer) {
-        if let MemberAnswer::Grant(GrantAnswer::Granted { fence })
-        | MemberAnswer::Raise(RaiseAnswer::Raised { fence }) = answer
-        {
-            self.sees(*fence);
         }
     }
 }

@@ -106,7 +106,7 @@ impl QuorumState {
     /// Returns true if a batch may serve the first request of an attempt, and its release. For a key
     /// that somebody waits for, that would be a command in vain.
     pub(super) fn serves_in_batch(&self, attempt: &Attempt) -> bool {
-        let is_free = |key| !self.contended.has(self.digest(key), || self.runtime.now());
+        let is_free = |key| !self.contended.has(self.contended.digest(key), || self.runtime.now());
         attempt.signal.is_none() && attempt.claim.exclusive_key().is_some_and(is_free)
     }
 
@@ -139,7 +139,7 @@ impl QuorumState {
     /// Sends a request to its members in the next batch.
     pub(super) fn queue(self: &Arc<Self>, request: Request) -> Sends {
         let there = &request.there;
-        let (key, limit) = (self.digest(there.claim.first_key()), Member::limit(there.ttl));
+        let (key, limit) = (self.contended.digest(there.claim.first_key()), Member::limit(there.ttl));
         let waiting = Waiting { key, limit, request: Some(request) };
         self.batches.ask(waiting, pending(), || Sender(self.clone()), &*self.runtime)
     }

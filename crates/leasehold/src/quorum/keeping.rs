@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
-    Attempt, Ballot, BoxFuture, Fault, FaultKind, Fence, HoldAnswer, MemberRenewal, QuorumReport, Rejoin,
-    Store, Vote,
+    Attempt, Ballot, BoxFuture, Fault, Fence, HoldAnswer, MemberRenewal, QuorumReport, Rejoin, Store, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -160,7 +159,7 @@ impl QuorumState {
         match ballot.vote() {
             Vote::Done => Ok(HoldAnswer::Done),
             Vote::NotHeld { key, held_by } => Ok(HoldAnswer::NotHeld { key, held_by }),
-            Vote::Open | Vote::Unknown => Err(self.fault(FaultKind::Passing, self.votes_in(ballot, verb))),
+            Vote::Open | Vote::Unknown => Err(self.fault(self.votes_in(ballot, verb))),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, FaultKind, HoldAnswer, Key, Mark, MarkStore, Marked, QuorumReport, Stamp, Store, StoreFuture,
+    Attempt, HoldAnswer, Key, Mark, MarkStore, Marked, QuorumReport, Stamp, Store, StoreFuture,
 };
 
 use super::QuorumStore;
@@ -49,7 +49,7 @@ impl MarkStore for QuorumStore {
             if answers.iter().any(Option::is_none) {
                 let votes = quorum.votes_in(&ballot, "forgot the mark");
                 let votes = QuorumReport::new(votes.members, answers.len(), votes.verb);
-                return Err(quorum.fault(FaultKind::Passing, votes));
+                return Err(quorum.fault(votes));
             }
             Ok(answers.into_iter().flatten().flatten().max_by_key(|mark| (mark.at, mark.fence)))
         })

@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BackgroundReleases, BatchQueue, Contended, Drift, Fault, FaultKind, Fence, Holder, Key,
-    Proposal, QuorumAttempt, QuorumProcess, QuorumReport, QuorumSettings, QuorumView, Runtime, Store, Ttl,
-    locked,
+    Attempt, BackgroundReleases, BatchQueue, Contended, Drift, Fault, FaultKind, Fence, Holder, Proposal,
+    QuorumAttempt, QuorumProcess, QuorumReport, QuorumSettings, QuorumView, Runtime, Store, Ttl, locked,
 };
 use tokio::sync::watch;
 
@@ -84,15 +83,10 @@ impl QuorumState {
         self.last_seen.fetch_max(fence.get(), Ordering::Relaxed);
     }
 
-    /// The digest of a key. Few keys share one.
-    pub(super) fn digest(&self, key: &Key) -> u64 {
-        self.contended.digest(key)
-    }
-
     /// Notes that an attempt was refused: its keys are contended.
     pub(super) fn note_refused(&self, attempt: &Attempt) {
         for key in attempt.claim.keys() {
-            self.contended.note(self.digest(key), self.runtime.now());
+            self.contended.note(self.contended.digest(key), self.runtime.now());
         }
     }
 
@@ -181,9 +175,9 @@ impl QuorumState {
         Member::limit(self.settings.max_ttl)
     }
 
-    /// The fault that too few members agreed.
-    pub(super) fn fault(&self, kind: FaultKind, quorum_report: QuorumReport) -> Fault {
-        Fault::of_quorum(kind, &self.settings.name, quorum_report)
+    /// The passing fault that too few members agreed.
+    pub(super) fn fault(&self, quorum_report: QuorumReport) -> Fault {
+        Fault::of_quorum(FaultKind::Passing, &self.settings.name, quorum_report)
     }
 
     /// A warning about an even number of members.
