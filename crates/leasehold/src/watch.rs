@@ -148,11 +148,8 @@ impl Watch {
     /// keeps to the limit.
     pub async fn step(&mut self) -> Result<(), InspectError> {
         self.due().await;
-        let (store, runtime) = {
-            let handle = &self.askers.handle;
-            (handle.store.clone(), handle.runtime.clone())
-        };
-        let began = runtime.now();
+        let store = self.askers.handle.store.clone();
+        let began = self.askers.handle.runtime.now();
         let job = self.next_job(began, self.at_once()).1;
         // Set even if this future is dropped, because a request that was sent counts.
         self.next_at = Some(began + Self::PER_COMMAND);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{AdminStore as _, BreakNote, Fence, HolderInfo, InspectStore as _, Key, KeyState};
+use leasehold_core::{AdminStore as _, BreakNote, HolderInfo, InspectStore as _, Key, KeyState};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::outage::Outage;
@@ -295,16 +295,12 @@ impl World {
     #[track_caller]
     pub fn break_lease(&self, key: impl AsRef<[u8]>) {
         let key = key_of(key.as_ref());
-        let fence = self.fence_at(&key);
+        // In memory, both are done at the first poll.
+        let state = pollster::block_on(self.store.inspect(&key)).unwrap_or_else(|fault| panic!("{fault}"));
+        let fence = state.holders.first().and_then(|holder| holder.fence);
         let Some(fence) = fence else { panic!("{key}: nobody holds it, so its lease cannot be broken") };
-        // In memory, this is done at the first poll.
         pollster::block_on(self.store.break_lease(&key, fence, &BreakNote::default()))
             .unwrap_or_else(|fault| panic!("{fault}"));
-    }
-
-    fn fence_at(&self, key: &Key) -> Option<Fence> {
-        let state = pollster::block_on(self.store.inspect(key)).ok()?;
-        state.holders.first()?.fence
     }
 
     /// Deletes everything in the store, like a server that restarts without its state: locks,
