@@ -53,7 +53,7 @@ impl Locks {
         let key = self.key(name.as_ref())?;
         let by = match note.by {
             Some(by) => Some(by),
-            None => self.label()?,
+            None => self.defaults().label.clone()?,
         };
         let note = BreakNote { by, ..note };
         let report = &self.handle().report;

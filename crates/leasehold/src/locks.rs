@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Escaped, Key, KeyState, Label, Misuse};
+use leasehold_core::{Claim, Escaped, Key, KeyState, Misuse};
 
 use crate::error::{CloseError, ConnectError, InspectError};
 use crate::event::Event;
@@ -246,11 +246,6 @@ impl Locks {
 
     pub(crate) fn defaults(&self) -> &Defaults {
         &self.defaults
-    }
-
-    /// The label of requests that are made here.
-    pub(crate) fn label(&self) -> Result<Option<Label>, Misuse> {
-        self.defaults.label.clone()
     }
 
     pub(crate) fn handle(&self) -> &Arc<StoreHandle> {

@@ -81,9 +81,10 @@ impl Guard {
                 return Err(pending.lost(handle.loss(&attempt, key, held_by)));
             }
         }
-        match succeed(&handle, &attempt, &successor, until).await? {
-            Succeeded::At(_) => Ok(pending.done()),
-            Succeeded::NotHeld(loss) => Err(pending.lost(loss)),
+        match succeed(&handle, &attempt, &successor, until).await {
+            Ok(_) => Ok(pending.done()),
+            Err(TransferError::Lost(loss)) => Err(pending.lost(loss)),
+            Err(error) => Err(error),
         }
     }
 }
@@ -122,10 +123,7 @@ impl Locks {
         let ours = Attempt::new(token.claim.clone(), successor.holder, label, ttl);
         let mut pending = PendingAdoption::new(handle, ours.with_signal(self.defaults().signal));
         let until = started + self.defaults().outage_limit;
-        let sent = match succeed(handle, &attempt_of(token, ttl), &successor, until).await? {
-            Succeeded::At(sent) => sent,
-            Succeeded::NotHeld(loss) => return Err(TransferError::Lost(loss)),
-        };
+        let sent = succeed(handle, &attempt_of(token, ttl), &successor, until).await?;
         pending.enter(token, ttl, self.defaults().renewal, started, sent)
     }
 
@@ -144,12 +142,9 @@ impl Locks {
         let ttl = Ttl::new(within)?;
         let handle = self.handle();
         handle.admit(&token.claim, ttl)?;
-        let successor = Successor { holder: token.holder, label: self.label()? };
+        let successor = Successor { holder: token.holder, label: self.defaults().label.clone()? };
         let until = handle.runtime.now() + self.defaults().outage_limit;
-        match succeed(handle, &attempt_of(token, ttl), &successor, until).await? {
-            Succeeded::At(_) => Ok(()),
-            Succeeded::NotHeld(loss) => Err(TransferError::Lost(loss)),
-        }
+        succeed(handle, &attempt_of(token, ttl), &successor, until).await.map(drop)
     }
 
     /// Releases a lock that was transferred and that nobody adopts.
@@ -180,22 +175,15 @@ impl Locks {
     }
 }
 
-/// The outcome of a transfer at the store.
-enum Succeeded {
-    /// The successor holds the keys, by the answer to a request that was sent then.
-    At(Instant),
-    /// The attempt did not hold them.
-    NotHeld(Loss),
-}
-
 /// Makes the successor the holder at the store. If the store does not answer, asks again until
-/// then.
+/// then. Returns when the request was sent that the store confirmed; [`TransferError::Lost`] if the
+/// attempt did not hold the keys.
 async fn succeed(
     handle: &StoreHandle,
     attempt: &Attempt,
     successor: &Successor,
     until: Instant,
-) -> Result<Succeeded, TransferError> {
+) -> Result<Instant, TransferError> {
     let there = handle.store.transfers()?;
     let as_successor = &attempt.by(successor.holder);
     let ask = |by| async move { Ok((handle.runtime.now(), there.transfer(by, successor).await?)) };
@@ -203,10 +191,12 @@ async fn succeed(
     if in_doubt && matches!(answer, Ok((_, HoldAnswer::NotHeld { .. }))) {
         (answer, _) = handle.ask_until(until, || ask(as_successor)).await;
     }
-    Ok(match answer? {
-        (sent, HoldAnswer::Done) => Succeeded::At(sent),
-        (_, HoldAnswer::NotHeld { key, held_by }) => Succeeded::NotHeld(handle.loss(attempt, key, held_by)),
-    })
+    match answer? {
+        (sent, HoldAnswer::Done) => Ok(sent),
+        (_, HoldAnswer::NotHeld { key, held_by }) => {
+            Err(TransferError::Lost(handle.loss(attempt, key, held_by)))
+        }
+    }
 }
 
 /// The holder that the store has until somebody adopts the lock.

@@ -501,8 +501,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "an adopted lease is counted from the answer",
         file: "crates/leasehold/src/transferring.rs",
-        from: "(sent, HoldAnswer::Done) => Succeeded::At(sent),",
-        to: "(_, HoldAnswer::Done) => Succeeded::At(handle.runtime.now()),",
+        from: "(sent, HoldAnswer::Done) => Ok(sent),",
+        to: "(_, HoldAnswer::Done) => Ok(handle.runtime.now()),",
         tests: &[(
             InMemory,
             "transferring::an_adopted_lease_counts_from_before_its_request_and_is_given_up_if_it_has_ended",
