@@ -80,12 +80,12 @@ impl DiagnosisRun<'_> {
         let facts = Facts::ask(self).await?;
         let (setting, findings) = (&self.setting, &mut self.brought.findings);
         findings.extend(facts.unknown(setting));
-        if let Some(info) = &facts.info {
-            findings.push(version::judge(setting, info, &facts.config));
-            findings.push(eviction::judge(setting, info));
-            findings.extend(persistence::judge(setting, info, &facts.config));
-            findings.extend(replicas::judge(setting, info, &facts.config));
-            self.quarantine(info).await?;
+        if facts.has_info {
+            findings.push(version::judge(setting, &facts));
+            findings.push(eviction::judge(setting, &facts));
+            findings.extend(persistence::judge(setting, &facts));
+            findings.extend(replicas::judge(setting, &facts));
+            self.quarantine(&facts).await?;
         }
         self.push().await;
         self.sample().await

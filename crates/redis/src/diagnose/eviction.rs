@@ -3,13 +3,13 @@
 use leasehold_core::{Finding, Severity};
 
 use super::diagnosis_run::Setting;
-use super::facts::Info;
+use super::facts::Facts;
 
 /// The percentage of used memory above which the server counts as nearly full.
 const NEARLY_FULL: u64 = 90;
 
-pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
-    let Some(policy) = info.text("maxmemory_policy") else {
+pub(super) fn judge(setting: &Setting, facts: &Facts) -> Finding {
+    let Some(policy) = facts.text("maxmemory_policy") else {
         let what =
             "not checked: which keys the server deletes when it is full (INFO has no maxmemory_policy)";
         let why = "if it deletes a lease, two may hold the lock";
@@ -17,7 +17,7 @@ pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
             .finding(Severity::Unknown, "eviction", what, why)
             .advice("see that maxmemory-policy is noeviction there");
     };
-    let limit = info.number("maxmemory").filter(|limit| *limit > 0);
+    let limit = facts.number("maxmemory").filter(|limit| *limit > 0);
     if policy != "noeviction" {
         let (severity, when) = match limit {
             Some(_) => (Severity::Unsafe, "when its memory is full"),
@@ -28,7 +28,7 @@ pub(super) fn judge(setting: &Setting, info: &Info) -> Finding {
         let mend = "CONFIG SET maxmemory-policy noeviction";
         return setting.finding(severity, "eviction", &what, why).at_server(mend);
     }
-    match (limit, info.number("used_memory")) {
+    match (limit, facts.number("used_memory")) {
         (Some(limit), Some(used)) if used / (limit / 100).max(1) >= NEARLY_FULL => {
             let what = format!(
                 "{used} of {limit} bytes (maxmemory) are in use, and nothing is deleted to make room"
@@ -48,8 +48,7 @@ mod tests {
     use super::*;
 
     fn judged(info: &str) -> Finding {
-        let setting = Setting::of_one_server();
-        judge(&setting, &Info::read(info))
+        judge(&Setting::of_one_server(), &Facts::of(info))
     }
 
     #[test]

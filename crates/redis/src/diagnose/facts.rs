@@ -7,17 +7,13 @@ use redis::{ServerError, Value, cmd};
 
 use super::diagnosis_run::{DiagnosisRun, Setting, is_denied, text_of};
 
+/// The fields of `INFO`, and the values of [`SETTINGS`], as far as they were answered.
+#[derive(Default)]
 pub(super) struct Facts {
-    pub(super) info: Option<Info>,
-    pub(super) config: Config,
+    fields: HashMap<String, String>,
+    pub(super) has_info: bool,
     hidden: Vec<(&'static str, ServerError)>,
 }
-
-pub(super) struct Info(HashMap<String, String>);
-
-/// The configuration values that were asked for and answered.
-#[derive(Default)]
-pub(super) struct Config(HashMap<&'static str, String>);
 
 /// A line of `INFO` about a replica.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,12 +33,12 @@ impl Facts {
     pub(super) async fn ask(look: &mut DiagnosisRun<'_>) -> Result<Self, Fault> {
         let questions = SETTINGS.iter().map(|name| cmd("CONFIG").arg("GET").arg(name).take());
         let heard = look.ask(std::iter::once(cmd("INFO")).chain(questions).collect()).await?;
-        let mut facts = Self { info: None, config: Config::default(), hidden: Vec::new() };
+        let mut facts = Self::default();
         for (nth, heard) in heard.into_iter().enumerate() {
             match (nth, heard) {
-                (0, Ok(value)) => facts.info = text_of(&value).map(|text| Info::read(&text)),
+                (0, Ok(value)) => text_of(&value).into_iter().for_each(|info| facts.read(&info)),
                 (0, Err(error)) => facts.hidden.push(("INFO", error)),
-                (_, Ok(value)) => facts.config.take(SETTINGS[nth - 1], &value),
+                (_, Ok(value)) => facts.take(SETTINGS[nth - 1], &value),
                 (1, Err(error)) => facts.hidden.push(("CONFIG GET", error)),
                 // They are refused for the same reason.
                 (_, Err(_)) => {}
@@ -72,16 +68,26 @@ impl Facts {
         };
         self.hidden.iter().map(finding).collect()
     }
-}
 
-impl Info {
-    pub(super) fn read(text: &str) -> Self {
-        let fields = text.lines().filter_map(|line| line.trim_end().split_once(':'));
-        Self(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    /// Reads the answer to `INFO`.
+    fn read(&mut self, info: &str) {
+        let fields = info.lines().filter_map(|line| line.trim_end().split_once(':'));
+        self.fields.extend(fields.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        self.has_info = true;
+    }
+
+    /// Reads the answer to `CONFIG GET`: in RESP2 a list of names and values, in RESP3 a map.
+    fn take(&mut self, name: &str, value: &Value) {
+        let text = match value {
+            Value::Array(fields) => fields.get(1).and_then(text_of),
+            Value::Map(fields) => fields.first().and_then(|(_, value)| text_of(value)),
+            _ => None,
+        };
+        self.fields.extend(text.map(|text| (name.to_owned(), text)));
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.fields.get(name).map(String::as_str)
     }
 
     pub(super) fn number(&self, name: &str) -> Option<u64> {
@@ -103,30 +109,12 @@ impl Info {
         };
         (0..).map_while(read).collect()
     }
-}
-
-impl Config {
-    /// RESP2 answers with a list of names and values, RESP3 with a map.
-    fn take(&mut self, name: &'static str, value: &Value) {
-        let text = match value {
-            Value::Array(fields) => fields.get(1).and_then(text_of),
-            Value::Map(fields) => fields.first().and_then(|(_, value)| text_of(value)),
-            _ => None,
-        };
-        self.0.extend(text.map(|text| (name, text)));
-    }
-
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
-    }
-
-    pub(super) fn number(&self, name: &str) -> Option<u64> {
-        self.text(name)?.parse().ok()
-    }
 
     #[cfg(test)]
-    pub(super) fn of(fields: &[(&'static str, &str)]) -> Self {
-        Self(fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect())
+    pub(super) fn of(info: &str) -> Self {
+        let mut facts = Self::default();
+        facts.read(info);
+        facts
     }
 }
 
@@ -136,18 +124,18 @@ mod tests {
 
     #[test]
     fn the_lines_of_info_are_fields_and_its_headings_are_none() {
-        let info = Info::read("# Server\r\nredis_version:7.0.15\r\n\r\n# Memory\r\nmaxmemory:100\r\n");
-        assert_eq!(info.text("redis_version"), Some("7.0.15"));
-        assert_eq!((info.number("maxmemory"), info.number("redis_version")), (Some(100), None));
+        let facts = Facts::of("# Server\r\nredis_version:7.0.15\r\n\r\n# Memory\r\nmaxmemory:100\r\n");
+        assert_eq!(facts.text("redis_version"), Some("7.0.15"));
+        assert_eq!((facts.number("maxmemory"), facts.number("redis_version")), (Some(100), None));
     }
 
     #[test]
     fn replicas_are_read_with_what_they_lack() {
-        let info = Info::read(
+        let facts = Facts::of(
             "master_repl_offset:1000\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=900,lag=1\r\n\
              slave1:ip=::1,port=7,state=wait_bgsave,offset=0,lag=0\r\n",
         );
-        let [one, other] = &info.replicas()[..] else { panic!("two") };
+        let [one, other] = &facts.replicas()[..] else { panic!("two") };
         assert_eq!((&*one.place, one.is_online, one.lag, one.behind), ("10.0.0.2:6379", true, 1, 100));
         assert_eq!((&*other.place, other.is_online, other.behind), ("::1:7", false, 1000));
     }

@@ -3,21 +3,21 @@
 use leasehold_core::{Finding, Severity, StoreRole};
 
 use super::diagnosis_run::Setting;
-use super::facts::{Config, Info};
+use super::facts::Facts;
 
 const ABOUT: &str = "persistence";
 
 const APPEND: &str = "CONFIG SET appendonly yes";
 
-pub(super) fn judge(setting: &Setting, info: &Info, config: &Config) -> Vec<Finding> {
-    let mut findings = vec![kept(setting, info, config)];
-    findings.extend(failed(setting, info));
+pub(super) fn judge(setting: &Setting, facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![kept(setting, facts)];
+    findings.extend(failed(setting, facts));
     findings
 }
 
-fn kept(setting: &Setting, info: &Info, config: &Config) -> Finding {
-    let appends = info.text("aof_enabled") == Some("1");
-    let fsync = config.text("appendfsync");
+fn kept(setting: &Setting, facts: &Facts) -> Finding {
+    let appends = facts.text("aof_enabled") == Some("1");
+    let fsync = facts.text("appendfsync");
     if setting.confirmation.is_some_and(|confirmation| confirmation.on_disk) && !appends {
         let what = "appendonly is no, and the URL says fsync=yes";
         let why = "a lease counts only when it is on disk, so no lock is ever granted";
@@ -35,7 +35,7 @@ fn kept(setting: &Setting, info: &Info, config: &Config) -> Finding {
         return setting.finding(Severity::Unsafe, ABOUT, what, why).at_server(mend);
     }
     if !appends {
-        return forgets(setting, config.text("save"));
+        return forgets(setting, facts.text("save"));
     }
     match fsync {
         Some("no") => {
@@ -67,10 +67,10 @@ fn forgets(setting: &Setting, save: Option<&str>) -> Finding {
     }
 }
 
-fn failed(setting: &Setting, info: &Info) -> Vec<Finding> {
+fn failed(setting: &Setting, facts: &Facts) -> Vec<Finding> {
     let ways =
         [("aof_last_write_status", "the append-only file"), ("rdb_last_bgsave_status", "its last snapshot")];
-    let failed = ways.into_iter().filter(|(field, _)| info.text(field).is_some_and(|status| status != "ok"));
+    let failed = ways.into_iter().filter(|(field, _)| facts.text(field).is_some_and(|status| status != "ok"));
     let finding = |(_, file)| {
         let what = format!("the server could not write {file}");
         let why = "until it can, it may refuse every write (MISCONF), and a restart forgets leases";
@@ -88,37 +88,36 @@ mod tests {
 
     use super::*;
 
-    fn judged(role: StoreRole, quarantine: bool, aof: u8, config: &[(&'static str, &str)]) -> Finding {
+    fn judged(role: StoreRole, quarantine: bool, info: &str) -> Finding {
         let setting = Setting { role, quarantine, ..Setting::of_one_server() };
-        judge(&setting, &Info::read(&format!("aof_enabled:{aof}")), &Config::of(config)).remove(0)
+        judge(&setting, &Facts::of(info)).remove(0)
     }
 
     #[test]
     fn losing_data_at_a_restart_is_worse_than_at_a_crash() {
-        let alone = |aof, config: &[(&'static str, &str)]| judged(StoreRole::Alone, true, aof, config);
-        assert_eq!(alone(0, &[("save", "")]).severity, Severity::Unsafe);
-        assert_eq!(alone(0, &[("save", "3600 1")]).severity, Severity::Warning);
-        assert_eq!(alone(0, &[]).severity, Severity::Warning);
-        assert_eq!(alone(1, &[("appendfsync", "no")]).severity, Severity::Warning);
-        assert_eq!(alone(1, &[("appendfsync", "everysec")]).severity, Severity::Note);
-        assert_eq!(alone(0, &[("save", "")]).remedy, Remedy::AtServer(APPEND.into()));
+        let alone = |info| judged(StoreRole::Alone, true, info);
+        assert_eq!(alone("aof_enabled:0\nsave:").severity, Severity::Unsafe);
+        assert_eq!(alone("aof_enabled:0\nsave:3600 1").severity, Severity::Warning);
+        assert_eq!(alone("aof_enabled:0").severity, Severity::Warning);
+        assert_eq!(alone("aof_enabled:1\nappendfsync:no").severity, Severity::Warning);
+        assert_eq!(alone("aof_enabled:1\nappendfsync:everysec").severity, Severity::Note);
+        assert_eq!(alone("aof_enabled:0\nsave:").remedy, Remedy::AtServer(APPEND.into()));
     }
 
     #[test]
     fn a_member_that_abstains_may_forget_and_one_that_does_not_may_not() {
         let role = StoreRole::Member { max_ttl: Ttl::new(Duration::from_secs(60)).unwrap() };
-        assert_eq!(judged(role, true, 0, &[("save", "")]).severity, Severity::Note);
-        assert_eq!(judged(role, false, 0, &[]).severity, Severity::Unsafe);
-        let everysec = judged(role, false, 1, &[("appendfsync", "everysec")]);
+        assert_eq!(judged(role, true, "aof_enabled:0\nsave:").severity, Severity::Note);
+        assert_eq!(judged(role, false, "aof_enabled:0").severity, Severity::Unsafe);
+        let everysec = judged(role, false, "aof_enabled:1\nappendfsync:everysec");
         assert_eq!(everysec.remedy, Remedy::AtServer("CONFIG SET appendfsync always".into()));
-        assert_eq!(judged(role, false, 1, &[("appendfsync", "always")]).severity, Severity::Note);
+        assert_eq!(judged(role, false, "aof_enabled:1\nappendfsync:always").severity, Severity::Note);
     }
 
     #[test]
     fn a_disk_that_refuses_is_said() {
-        let setting = Setting::of_one_server();
-        let info = Info::read("aof_enabled:1\naof_last_write_status:err\nrdb_last_bgsave_status:ok");
-        let findings = judge(&setting, &info, &Config::of(&[("appendfsync", "always")]));
+        let info = "aof_enabled:1\nappendfsync:always\naof_last_write_status:err\nrdb_last_bgsave_status:ok";
+        let findings = judge(&Setting::of_one_server(), &Facts::of(info));
         assert_eq!((findings.len(), findings[1].severity), (2, Severity::Unsafe));
     }
 }

@@ -7,7 +7,7 @@ use leasehold_core::{Fault, Finding, Severity, Stamp, StoreRole, Ttl, locked};
 use redis::cmd;
 
 use super::diagnosis_run::{DiagnosisRun, text_of};
-use super::facts::Info;
+use super::facts::Facts;
 use crate::reply::time_of;
 use crate::slot::MEMBER_KEY;
 
@@ -17,9 +17,9 @@ const ABOUT: &str = "quarantine";
 const MARGIN: Duration = Duration::from_secs(1);
 
 impl DiagnosisRun<'_> {
-    pub(super) async fn quarantine(&mut self, info: &Info) -> Result<(), Fault> {
+    pub(super) async fn quarantine(&mut self, facts: &Facts) -> Result<(), Fault> {
         let StoreRole::Member { max_ttl } = self.setting.role else { return Ok(()) };
-        let Some(run) = info.text("run_id") else { return Ok(()) };
+        let Some(run) = facts.text("run_id") else { return Ok(()) };
         *locked(&self.client.identity) = Some(Arc::from(run));
         if !self.client.quarantine {
             self.found(self.setting.note(ABOUT, "off (quarantine=no): it votes also after a restart"));

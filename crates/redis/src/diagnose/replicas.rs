@@ -3,7 +3,7 @@
 use leasehold_core::{Finding, Severity, StoreRole};
 
 use super::diagnosis_run::Setting;
-use super::facts::{Config, Info, Replica};
+use super::facts::{Facts, Replica};
 
 const ABOUT: &str = "replicas";
 
@@ -13,9 +13,9 @@ const LATE: u64 = 3;
 /// The number of bytes that a healthy replica may lag behind.
 const MUCH: u64 = 1 << 20;
 
-pub(super) fn judge(setting: &Setting, info: &Info, config: &Config) -> Vec<Finding> {
-    if info.text("role") == Some("slave") {
-        let master = info.text("master_host").zip(info.text("master_port"));
+pub(super) fn judge(setting: &Setting, facts: &Facts) -> Vec<Finding> {
+    if facts.text("role") == Some("slave") {
+        let master = facts.text("master_host").zip(facts.text("master_port"));
         let what = match master {
             Some((host, port)) => format!("the server is a replica of {host}:{port}, and takes no writes"),
             None => "the server is a replica, and takes no writes".into(),
@@ -24,7 +24,7 @@ pub(super) fn judge(setting: &Setting, info: &Info, config: &Config) -> Vec<Find
         let why = "no lock can be taken here";
         return vec![setting.finding(Severity::Unsafe, ABOUT, what, why).advice(advice)];
     }
-    let replicas = info.replicas();
+    let replicas = facts.replicas();
     let online = replicas.iter().filter(|replica| replica.is_online).count();
     let asked = setting.confirmation.map_or(0, |confirmation| confirmation.replicas);
     let mut findings = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn judge(setting: &Setting, info: &Info, config: &Config) -> Vec<Find
         let advice = "start more replicas, or ask for fewer in the URL";
         findings.push(setting.finding(Severity::Unsafe, ABOUT, what, why).advice(advice));
     }
-    let least = config.number("min-replicas-to-write").unwrap_or(0);
+    let least = facts.number("min-replicas-to-write").unwrap_or(0);
     if usize::try_from(least).unwrap_or(usize::MAX) > online {
         let what =
             format!("{online} replicas are in touch, and the server wants {least} (min-replicas-to-write)");
@@ -54,12 +54,12 @@ pub(super) fn judge(setting: &Setting, info: &Info, config: &Config) -> Vec<Find
         let advice = "let a lease count only when a replica has it: ?replicas=1 in the URL";
         findings.push(setting.finding(Severity::Warning, "replication", what, why).advice(advice));
     }
-    if config.text("min-replicas-to-write") == Some("0") && online > 0 && setting.role == StoreRole::Alone {
+    if facts.text("min-replicas-to-write") == Some("0") && online > 0 && setting.role == StoreRole::Alone {
         let what = "min-replicas-to-write is 0: a master that is cut off from its replicas goes on granting";
         let why = "when one of them takes its place, locks are held on both sides of the cut";
         let mend = "CONFIG SET min-replicas-to-write 1";
         findings.push(setting.finding(Severity::Warning, "min-replicas", what, why).at_server(mend));
-    } else if let (1.., Some(lag)) = (least, config.text("min-replicas-max-lag")) {
+    } else if let (1.., Some(lag)) = (least, facts.text("min-replicas-max-lag")) {
         let what = format!(
             "cut off from its replicas, the server stops granting after {lag} s (min-replicas-to-write {least})"
         );
@@ -93,9 +93,8 @@ mod tests {
 
     const PAIR: &str = "role:master\nmaster_repl_offset:9\nslave0:ip=h,port=1,state=online,offset=9,lag=0";
 
-    fn judged(info: &str, config: &[(&'static str, &str)]) -> Vec<Finding> {
-        let setting = Setting::of_one_server();
-        judge(&setting, &Info::read(info), &Config::of(config))
+    fn judged(info: &str) -> Vec<Finding> {
+        judge(&Setting::of_one_server(), &Facts::of(info))
     }
 
     fn has(findings: &[Finding], about: &str, severity: Severity) -> bool {
@@ -104,27 +103,27 @@ mod tests {
 
     #[test]
     fn a_replica_is_no_place_for_locks() {
-        let findings = judged("role:slave\nmaster_host:m\nmaster_port:7", &[]);
+        let findings = judged("role:slave\nmaster_host:m\nmaster_port:7");
         assert!(findings[0].severity == Severity::Unsafe && findings[0].what.contains("m:7"));
     }
 
     #[test]
     fn a_pair_that_does_not_wait_for_its_replica_is_a_warning() {
-        let findings = judged(PAIR, &[("min-replicas-to-write", "0")]);
+        let findings = judged(&format!("{PAIR}\nmin-replicas-to-write:0"));
         assert!(has(&findings, "replication", Severity::Warning));
         let cut = findings.iter().find(|finding| finding.about == "min-replicas").unwrap();
         assert_eq!(cut.remedy, Remedy::AtServer("CONFIG SET min-replicas-to-write 1".into()));
-        let findings = judged(PAIR, &[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "10")]);
+        let findings = judged(&format!("{PAIR}\nmin-replicas-to-write:1\nmin-replicas-max-lag:10"));
         assert!(has(&findings, "min-replicas", Severity::Note));
     }
 
     #[test]
     fn a_replica_that_lags_or_is_missing_is_named() {
         for line in ["state=online,offset=9,lag=5", "state=wait_bgsave,offset=0,lag=0"] {
-            let findings = judged(&format!("role:master\nslave0:ip=h,port=1,{line}"), &[]);
+            let findings = judged(&format!("role:master\nslave0:ip=h,port=1,{line}"));
             assert!(has(&findings, "lag", Severity::Warning), "{line}");
         }
-        let findings = judged("role:master", &[("min-replicas-to-write", "1")]);
+        let findings = judged("role:master\nmin-replicas-to-write:1");
         assert!(has(&findings, ABOUT, Severity::Unsafe));
     }
 }

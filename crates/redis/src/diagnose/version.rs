@@ -3,14 +3,14 @@
 use leasehold_core::{Finding, Severity};
 
 use super::diagnosis_run::Setting;
-use super::facts::{Config, Info};
+use super::facts::Facts;
 
 /// The oldest version that the scripts are tested on.
 const OLDEST: (u64, u64) = (5, 0);
 
-pub(super) fn judge(setting: &Setting, info: &Info, config: &Config) -> Finding {
-    let valkey = info.text("valkey_version");
-    let Some(version) = valkey.or_else(|| info.text("redis_version")) else {
+pub(super) fn judge(setting: &Setting, facts: &Facts) -> Finding {
+    let valkey = facts.text("valkey_version");
+    let Some(version) = valkey.or_else(|| facts.text("redis_version")) else {
         let what = "not checked: the version (INFO has none)";
         let finding =
             setting.finding(Severity::Unknown, "version", what, "older servers than 5.0 are not tested");
@@ -24,7 +24,7 @@ pub(super) fn judge(setting: &Setting, info: &Info, config: &Config) -> Finding 
         return finding.advice("use a later version");
     }
     // Up to 6.2.
-    if config.text("lua-replicate-commands") == Some("no") {
+    if facts.text("lua-replicate-commands") == Some("no") {
         let what = "lua-replicate-commands is no: the server refuses each script that reads the time and then writes";
         let finding = setting.finding(Severity::Unsafe, "version", what, "nobody takes a lock here");
         return finding.at_server("CONFIG SET lua-replicate-commands yes");
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn versions_are_recognised_by_name_and_number() {
         let setting = Setting::of_one_server();
-        let judged = |info: &str| judge(&setting, &Info::read(info), &Config::default());
+        let judged = |info: &str| judge(&setting, &Facts::of(info));
         assert_eq!(judged("redis_version:4.0.14").severity, Severity::Warning);
         let valkey = judged("redis_version:7.2.4\nvalkey_version:9.1.0");
         assert!(valkey.what.contains("Valkey 9.1.0"), "{valkey}");
