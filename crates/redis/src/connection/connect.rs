@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{BoxFuture, Channel, Fault, Reading, Runtime};
+use leasehold_core::{Channel, Fault, Reading, Runtime};
 use leasehold_credentials::Password;
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::{
@@ -74,16 +74,11 @@ impl Connector {
     ) -> Result<Connected, Fault> {
         match &self.topology {
             Topology::Single(addr) => self.connect_to(addr, runtime, tell).await,
-            Topology::Sentinel(sentinels) => {
-                let to = |addr: ServerAddr| -> BoxFuture<'_, _> {
-                    Box::pin(async move { self.connect_to(&addr, runtime, tell).await })
-                };
-                sentinels.lead(runtime, &to).await
-            }
+            Topology::Sentinel(sentinels) => sentinels.lead(self, runtime, tell).await,
         }
     }
 
-    async fn connect_to(
+    pub(crate) async fn connect_to(
         &self,
         addr: &ServerAddr,
         runtime: &Arc<dyn Runtime>,
@@ -154,12 +149,7 @@ impl Connector {
     pub(crate) fn moved_from(self: Arc<Self>, addr: ServerAddr, runtime: Arc<dyn Runtime>) -> Moved {
         Box::pin(async move {
             let Topology::Sentinel(sentinels) = &self.topology else { return std::future::pending().await };
-            let tell: OnPush = Arc::new(|_, _, _| {});
-            let to = |addr: ServerAddr| -> BoxFuture<'_, _> {
-                let (me, runtime, tell) = (&self, &runtime, &tell);
-                Box::pin(async move { me.connect_to(&addr, runtime, tell).await })
-            };
-            sentinels.moved_from(&addr, &runtime, &to).await;
+            sentinels.moved_from(&addr, &self, &runtime).await;
         })
     }
 

@@ -13,11 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use leasehold_core::{Backoff, Fault, Runtime, StoreFuture, majority_of};
+use leasehold_core::{Backoff, Fault, Runtime, majority_of};
 use redis::Value;
 
 use crate::address::access::Access;
 use crate::address::server::{PORT as SERVER_PORT, SENTINEL_PORT as PORT, ServerAddr};
+use crate::connection::connect::{Connected, Connector};
+use crate::connection::subscription::OnPush;
 use crate::fault::Faults;
 
 /// Half of the sentinels, rounded up, have this long to name a master, which leaves as much time again
@@ -43,8 +45,6 @@ pub(crate) struct Sentinels {
     first: AtomicUsize,
 }
 
-type Connect<'a, T> = dyn Fn(ServerAddr) -> StoreFuture<'a, T> + Send + Sync + 'a;
-
 #[derive(Debug)]
 enum SentinelReply {
     Master(ServerAddr),
@@ -63,11 +63,12 @@ impl Sentinels {
     /// What a majority of the sentinels refuses, or the masters that they name, is refused for good,
     /// whatever the others might say. But a sentinel that does not answer may be the only one that
     /// knows a master of this name.
-    pub(crate) async fn lead<'a, T>(
+    pub(crate) async fn lead(
         &self,
+        connector: &Connector,
         runtime: &Arc<dyn Runtime>,
-        connect: &Connect<'a, T>,
-    ) -> Result<T, Fault> {
+        tell: &OnPush,
+    ) -> Result<Connected, Fault> {
         let mut said = Vec::new();
         let mut tried = Vec::new();
         let mut refused = None;
@@ -82,7 +83,7 @@ impl Sentinels {
                     ("says the same".to_owned(), refusing.contains(&addr))
                 }
                 Ok(SentinelReply::Master(addr)) => {
-                    match self.follow(addr, runtime, connect, &mut tried).await {
+                    match self.follow(addr, &mut tried, connector, runtime, tell).await {
                         Ok(connected) => {
                             self.first.store(nth, Ordering::Relaxed);
                             return Ok(connected);
@@ -115,17 +116,18 @@ impl Sentinels {
 
     /// Connects to a master. If it is slow to answer, also follows the sentinels' answers
     /// meanwhile.
-    async fn follow<'a, T>(
+    async fn follow(
         &self,
         mut addr: ServerAddr,
-        runtime: &Arc<dyn Runtime>,
-        connect: &Connect<'a, T>,
         tried: &mut Vec<ServerAddr>,
-    ) -> Result<T, (ServerAddr, Fault)> {
+        connector: &Connector,
+        runtime: &Arc<dyn Runtime>,
+        tell: &OnPush,
+    ) -> Result<Connected, (ServerAddr, Fault)> {
         loop {
             tried.push(addr.clone());
-            let connecting = runtime.within(ANSWERS_WITHIN, connect(addr.clone()));
-            let next = tokio::select! {
+            let connecting = runtime.within(ANSWERS_WITHIN, connector.connect_to(&addr, runtime, tell));
+            addr = tokio::select! {
                 biased;
                 connected = connecting => {
                     let silent = || Err(self.faults.timed_out(format_args!("no answer within {ANSWERS_WITHIN:?}")));
@@ -133,7 +135,6 @@ impl Sentinels {
                 }
                 next = self.named_otherwise(&addr, runtime) => next,
             };
-            addr = next;
         }
     }
 
@@ -153,17 +154,17 @@ impl Sentinels {
     }
 
     /// Resolves when a sentinel says that the master has moved from this address.
-    pub(crate) async fn moved_from<'a, T>(
+    pub(crate) async fn moved_from(
         &self,
         addr: &ServerAddr,
+        connector: &Connector,
         runtime: &Arc<dyn Runtime>,
-        connect: &Connect<'a, T>,
     ) {
         let first = self.first.load(Ordering::Relaxed);
         let mut failures = 0;
         loop {
             let nth = (first + usize::try_from(failures).unwrap_or(0)) % self.addrs.len();
-            if self.hears_of_a_move(nth, addr, runtime, connect).await {
+            if self.hears_of_a_move(nth, addr, connector, runtime).await {
                 self.first.store(nth, Ordering::Relaxed);
                 return;
             }
@@ -174,12 +175,12 @@ impl Sentinels {
     }
 
     /// Listens to one sentinel until the master has moved, or the sentinel is of no use.
-    async fn hears_of_a_move<'a, T>(
+    async fn hears_of_a_move(
         &self,
         nth: usize,
         from: &ServerAddr,
+        connector: &Connector,
         runtime: &Arc<dyn Runtime>,
-        connect: &Connect<'a, T>,
     ) -> bool {
         let listening = runtime.within(ANSWERS_WITHIN, self.listen(nth, runtime)).await;
         let Some(Ok(connection)) = listening else { return false };
@@ -191,7 +192,9 @@ impl Sentinels {
                 Ok(SentinelReply::Master(now)) if now == *from => {}
                 // It may have missed a failover itself.
                 Ok(SentinelReply::Master(other)) => {
-                    return matches!(runtime.within(ANSWERS_WITHIN, connect(other)).await, Some(Ok(_)));
+                    let tell: OnPush = Arc::new(|_, _, _| {});
+                    let connecting = connector.connect_to(&other, runtime, &tell);
+                    return matches!(runtime.within(ANSWERS_WITHIN, connecting).await, Some(Ok(_)));
                 }
                 _ => return false,
             }
