@@ -1,6 +1,8 @@
 //! Decodes the answers of the scripts.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
@@ -138,15 +140,19 @@ pub(crate) fn time_of(value: &Value) -> Option<Stamp> {
 }
 
 /// The run of the server in the answer to `INFO`, if it contains one.
-pub(crate) fn run_of(value: &Value) -> Option<&str> {
-    let text = match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
-        Value::VerbatimString { text, .. } => text,
-        _ => return None,
-    };
+pub(crate) fn run_of(value: &Value) -> Option<Arc<str>> {
+    let text = text_of(value)?;
     let run = text.lines().find_map(|line| line.strip_prefix("run_id:"))?.trim();
     let is_one = !run.is_empty() && run.len() <= 64 && run.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    is_one.then_some(run)
+    is_one.then(|| run.into())
+}
+
+pub(crate) fn text_of(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes)),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.into()),
+        _ => None,
+    }
 }
 
 const DONE: i64 = 0;

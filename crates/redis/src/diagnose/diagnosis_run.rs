@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use leasehold_core::{Diagnosis, Fault, Finding, Severity, StoreRole};
-use redis::{Cmd, ServerError, Value};
+use redis::{Cmd, ServerError};
 
 use crate::address::parameters::Confirmation;
 use crate::client::Client;
@@ -82,12 +82,4 @@ pub(super) fn is_denied(error: &ServerError) -> bool {
 
 pub(super) fn is_unknown(error: &ServerError) -> bool {
     error.details().is_some_and(|details| details.contains("unknown command"))
-}
-
-pub(super) fn text_of(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
-        _ => None,
-    }
 }

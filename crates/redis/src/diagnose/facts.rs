@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use leasehold_core::{Fault, Finding, Severity};
 use redis::{ServerError, Value, cmd};
 
-use super::diagnosis_run::{DiagnosisRun, Setting, is_denied, text_of};
+use super::diagnosis_run::{DiagnosisRun, Setting, is_denied};
+use crate::reply::text_of;
 
 /// The fields of `INFO`, and the values of [`SETTINGS`], as far as they were answered.
 #[derive(Default)]
@@ -71,7 +72,7 @@ impl Facts {
 
     /// Reads the answer to `INFO`.
     fn read(&mut self, info: &str) {
-        let fields = info.lines().filter_map(|line| line.trim_end().split_once(':'));
+        let fields = info.lines().filter_map(|line| line.split_once(':'));
         self.fields.extend(fields.map(|(name, value)| (name.to_owned(), value.to_owned())));
         self.has_info = true;
     }
@@ -83,7 +84,7 @@ impl Facts {
             Value::Map(fields) => fields.first().and_then(|(_, value)| text_of(value)),
             _ => None,
         };
-        self.fields.extend(text.map(|text| (name.to_owned(), text)));
+        self.fields.extend(text.map(|text| (name.to_owned(), text.into_owned())));
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {

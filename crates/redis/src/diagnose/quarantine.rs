@@ -6,9 +6,9 @@ use std::time::Duration;
 use leasehold_core::{Fault, Finding, Severity, Stamp, StoreRole, Ttl, locked};
 use redis::cmd;
 
-use super::diagnosis_run::{DiagnosisRun, text_of};
+use super::diagnosis_run::DiagnosisRun;
 use super::facts::Facts;
-use crate::reply::time_of;
+use crate::reply::{text_of, time_of};
 use crate::slot::MEMBER_KEY;
 
 const ABOUT: &str = "quarantine";

@@ -53,7 +53,7 @@ impl Client {
         };
         let heard = self.say_once(route, cmd("INFO").arg("server"), route.limit).await?;
         let value = heard.map_err(|refusal| self.faults.of_refusal(&refusal))?;
-        let run: Arc<str> = run_of(&value).map(Arc::from).ok_or_else(|| {
+        let run = run_of(&value).ok_or_else(|| {
             self.faults.lasting(
                 "the server does not tell its run_id (INFO server), so nobody would notice that it was restarted \
                  without its leases, or that another URL leads to it, too: name the server itself and no proxy, or \

@@ -21,6 +21,7 @@ use crate::address::server::{PORT as SERVER_PORT, SENTINEL_PORT as PORT, ServerA
 use crate::connection::connect::{Connected, Connector};
 use crate::connection::subscription::OnPush;
 use crate::fault::Faults;
+use crate::reply::text_of;
 
 /// Half of the sentinels, rounded up, have this long to name a master, which leaves as much time again
 /// to connect to it. If more of them are silent, they cannot replace a master either.
@@ -242,11 +243,7 @@ fn switched_to(payload: &[u8], master: &str) -> Option<ServerAddr> {
 /// is not valid.
 pub(crate) fn is_master(role: &Value) -> Option<bool> {
     let Value::Array(fields) = role else { return None };
-    match fields.first()? {
-        Value::BulkString(role) => Some(role == b"master"),
-        Value::SimpleString(role) => Some(role == "master"),
-        _ => None,
-    }
+    Some(text_of(fields.first()?)? == "master")
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! The map from slots to nodes, as far as it is known.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use redis::Value;
 
 use crate::redirect::Node;
+use crate::reply::text_of;
 use crate::slot::SLOTS;
 
 #[derive(Clone, Debug, Default)]
@@ -30,15 +32,13 @@ impl Map {
             let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
             let [host, Value::Int(port), ..] = master.as_slice() else { return None };
             let host = match host {
-                Value::BulkString(host) => std::str::from_utf8(host).ok()?,
-                Value::SimpleString(host) => host,
-                Value::Nil => "",
-                _ => return None,
+                Value::Nil => Cow::default(),
+                host => text_of(host)?,
             };
             // A node that does not know another's host name says so; then that node's slots count
             // as slots without an owner.
             let port = u16::try_from(*port).ok().filter(|port| *port != 0 && host != "?");
-            let host = if host.is_empty() { asked } else { host };
+            let host = if host.is_empty() { asked } else { &*host };
             let owner = port.and_then(|port| map.number(Node { host: host.to_owned(), port }));
             map.owners.get_mut(first..=last)?.fill(owner);
         }
