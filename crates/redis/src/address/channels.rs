@@ -5,12 +5,11 @@ use std::sync::Arc;
 use leasehold_core::{Channel, Claim, Key, Misuse};
 
 use super::text::refuse;
-use crate::wire::{BROKEN, channel_of};
 
 /// The prefix of the process's channels after `leasehold:`, so that an ACL can separate the tenants
-/// of one server.
+/// of one server. It is empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Channels(Option<Arc<str>>);
+pub(crate) struct Channels(Arc<str>);
 
 /// The key prefix of a tenant is not longer than this.
 const LONGEST: usize = 128;
@@ -26,40 +25,33 @@ impl Channels {
                  spaces and without * ? [ ] \\"
             ));
         }
-        Ok(Self(Some(prefix.into())))
+        Ok(Self(prefix.into()))
     }
 
     pub(crate) fn draw(&self, bits: u128) -> Channel {
-        match &self.0 {
-            None => channel_of(bits),
-            Some(prefix) => Channel::new(format!("{}{prefix}{bits:032x}", Key::RESERVED)),
-        }
+        Channel::new(format!("{}{}{bits:032x}", Key::RESERVED, self.0))
     }
 
     /// The channel on which holders are notified of broken leases.
     pub(crate) fn broken(&self) -> Vec<u8> {
-        match &self.0 {
-            None => BROKEN.to_vec(),
-            Some(prefix) => format!("{}{prefix}broken", Key::RESERVED).into_bytes(),
-        }
+        format!("{}{}broken", Key::RESERVED, self.0).into_bytes()
     }
 
     /// Returns true if releases of all these keys may be expected to publish here.
     pub(crate) fn are_for(&self, claim: &Claim) -> bool {
-        self.0
-            .as_ref()
-            .is_none_or(|prefix| claim.keys().all(|key| key.as_bytes().starts_with(prefix.as_bytes())))
+        claim.keys().all(|key| key.as_bytes().starts_with(self.0.as_bytes()))
     }
 
     /// The rule that an ACL needs.
     pub(crate) fn rule(&self) -> String {
-        format!("&{}{}*", Key::RESERVED, self.0.as_deref().unwrap_or_default())
+        format!("&{}{}*", Key::RESERVED, self.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{BROKEN, channel_of};
 
     #[test]
     fn channels_begin_with_the_prefix_of_the_keys() {
