@@ -39,17 +39,12 @@ pub(crate) enum Site {
     Sentinels {
         addrs: Vec<ServerAddr>,
         master: String,
-        access: SentinelAccess,
+        /// The login at the sentinels, which may differ from that at the server.
+        user: Option<String>,
+        password: Option<Secret>,
     },
     /// Some nodes of a cluster, which know the other nodes.
     Cluster(Vec<ServerAddr>),
-}
-
-/// The login and TLS settings of the sentinels, if they differ from the server's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SentinelAccess {
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<Secret>,
 }
 
 /// The kind of servers that a scheme stands for.
@@ -119,10 +114,8 @@ impl Address {
             Kind::Sentinels => Site::Sentinels {
                 addrs: ServerAddr::several(hosts, SENTINEL_PORT)?,
                 master: master_in_path(url.path())?,
-                access: SentinelAccess {
-                    password: parameters.sentinel_secret()?,
-                    user: parameters.sentinel_user.take(),
-                },
+                password: parameters.sentinel_secret()?,
+                user: parameters.sentinel_user.take(),
             },
             Kind::Cluster => Site::Cluster(ServerAddr::several(hosts, PORT)?),
         };
@@ -327,10 +320,9 @@ mod tests {
         );
         assert_eq!(address.name, "rediss+sentinel://web@a,[::1]:7/lo-cks?db=2");
         let addr = |host: &str, port| ServerAddr::Tcp { host: host.into(), port };
-        let access =
-            SentinelAccess { user: Some("look".into()), password: Some(Secret::File("/run/p".into())) };
+        let (user, password) = (Some("look".into()), Some(Secret::File("/run/p".into())));
         let addrs = vec![addr("a", 26379), addr("::1", 7)];
-        assert_eq!(address.site, Site::Sentinels { addrs, master: "lo-cks".into(), access });
+        assert_eq!(address.site, Site::Sentinels { addrs, master: "lo-cks".into(), user, password });
         let identity = Some(Identity { certificate: "/c".into(), key: "/k".into() });
         assert_eq!(address.access.tls, Some(Tls { authority: None, identity }));
         assert_eq!((address.access.db, address.confirmation), (2, None));

@@ -17,7 +17,7 @@ use redis::aio::ConnectionLike;
 
 use crate::address::access::Access;
 use crate::address::text::refuse;
-use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site};
+use crate::address::{Address, CALL_LIMIT, Site};
 use crate::client::{Bounds, Client, SharedState, Source, quarantine_warning};
 use crate::connection::connect::Connector;
 #[cfg(feature = "fred")]
@@ -43,7 +43,6 @@ use crate::topology::{Sentinels, Topology};
 /// refuses the subscription, waiters poll a few times a second.
 #[derive(Clone)]
 pub struct RedisStore {
-    name: Arc<str>,
     client: Arc<Client>,
 }
 
@@ -94,12 +93,11 @@ impl RedisStore {
     /// [`Misuse::Url`], which says what is wrong and never the password.
     pub fn from_url(url: &str, runtime: Arc<dyn Runtime>) -> Result<Self, Misuse> {
         let address = Address::parse(url)?;
-        let name = Arc::from(&*address.name);
         let user = address.access.user.as_deref().unwrap_or("default").into();
-        let faults = Faults::new(Arc::clone(&name), Some(user));
+        let faults = Faults::new(address.name.into(), Some(user));
         let topology = match address.site {
             Site::One(addr) => Topology::Single(addr),
-            Site::Sentinels { addrs, master, access: SentinelAccess { user, password } } => {
+            Site::Sentinels { addrs, master, user, password } => {
                 let access = Access { user, password, ..address.access.clone() };
                 Topology::Sentinel(Arc::new(Sentinels::new(addrs, master, access, faults.clone())))
             }
@@ -116,7 +114,7 @@ impl RedisStore {
         };
         let connector = Connector::new(topology, address.access, faults.clone());
         let shared = SharedState::new(&*runtime, None);
-        Ok(Self { name, client: Client::over(connector, faults, bounds, shared, runtime) })
+        Ok(Self { client: Client::over(connector, faults, bounds, shared, runtime) })
     }
 
     /// The store on an existing connection of the program, under a name for errors.
@@ -217,13 +215,12 @@ impl RedisStore {
     }
 
     fn lent(lend: impl FnOnce(Faults) -> Box<dyn Lend>, name: &str, runtime: Arc<dyn Runtime>) -> Self {
-        let name = Arc::from(name);
-        let faults = Faults::new(Arc::clone(&name), None);
+        let faults = Faults::new(name.into(), None);
         let lend = lend(faults.clone());
         let source = Source::Lent { lend, endpoint: Arc::new(Endpoint::new(ServerClock::default())) };
         let shared = SharedState::new(&*runtime, None);
         let bounds = Bounds { call_limit: CALL_LIMIT, quarantine: true, confirmation: None };
-        Self { name, client: Client::new(|_| source, faults, bounds, shared, runtime) }
+        Self { client: Client::new(|_| source, faults, bounds, shared, runtime) }
     }
 
     /// Why this process cannot be notified of its turn, if so: the server refuses the subscription.
@@ -242,7 +239,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn name(&self) -> &str {
-        &self.name
+        self.client.faults.store()
     }
 
     fn limits(&self) -> Limits {
@@ -403,7 +400,7 @@ impl MarkStore for RedisStore {
 
 impl AdminStore for RedisStore {
     fn warnings(&self) -> Vec<String> {
-        quarantine_warning(&self.name, self.client.quarantine).into_iter().collect()
+        quarantine_warning(self.name(), self.client.quarantine).into_iter().collect()
     }
 
     fn break_lease<'a>(
@@ -439,6 +436,6 @@ impl BaselineStore for RedisStore {
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RedisStore").field(&self.name).finish()
+        f.debug_tuple("RedisStore").field(&self.name()).finish()
     }
 }

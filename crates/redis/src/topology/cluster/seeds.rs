@@ -13,8 +13,6 @@ use crate::redirect::Node;
 /// The first nodes to ask, and the credentials for every node.
 #[derive(Debug)]
 pub(crate) struct Seeds {
-    /// The URL without the password and without the parameters that do not identify the servers.
-    pub(crate) name: String,
     pub(crate) nodes: Vec<Node>,
     pub(crate) access: Access,
 }
@@ -32,7 +30,7 @@ impl Seeds {
             ServerAddr::Unix { .. } => None,
         };
         let nodes = places.into_iter().filter_map(node).collect();
-        Ok(Self { name: address.name, nodes, access: address.access })
+        Ok(Self { nodes, access: address.access })
     }
 
     /// All nodes that may be asked: the known owners of slots, and the nodes in the URL.
@@ -57,11 +55,10 @@ mod tests {
 
     #[test]
     fn nodes_are_named_with_one_login_for_all_and_the_name_leaves_out_the_password() {
-        let read =
-            seeds("redis+cluster://app:s%40cret,7@a,b:7001,[::1]:7002?protocol=resp2&call-limit=250ms")
-                .unwrap();
+        let url = "redis+cluster://app:s%40cret,7@a,b:7001,[::1]:7002?protocol=resp2&call-limit=250ms";
+        let read = seeds(url).unwrap();
         assert_eq!(read.nodes, [node("a", 6379), node("b", 7001), node("::1", 7002)]);
-        assert_eq!(read.name, "redis+cluster://app@a,b:7001,[::1]:7002");
+        assert_eq!(Address::parse(url).unwrap().name, "redis+cluster://app@a,b:7001,[::1]:7002");
         assert!(matches!(read.access.password.unwrap(), Secret::Text(password) if password.0 == "s@cret,7"));
     }
 

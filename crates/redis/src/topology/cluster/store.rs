@@ -56,9 +56,9 @@ impl ClusterStore {
         let address = Address::parse(url)?;
         let Address { call_limit, quarantine, confirmation, .. } = address;
         let bounds = Bounds { call_limit, quarantine, confirmation };
+        let user = address.access.user.as_deref().unwrap_or("default").into();
+        let faults = Faults::new(address.name.as_str().into(), Some(user));
         let seeds = Seeds::of(address)?;
-        let user = seeds.access.user.as_deref().unwrap_or("default").into();
-        let faults = Faults::new(Arc::from(&*seeds.name), Some(user));
         Ok(Self { cluster: Cluster::new(seeds, bounds, faults, runtime) })
     }
 
@@ -128,7 +128,7 @@ impl Cluster {
 
 impl Store for ClusterStore {
     fn name(&self) -> &str {
-        &self.cluster.seeds.name
+        self.cluster.faults.store()
     }
 
     fn limits(&self) -> Limits {
@@ -317,6 +317,6 @@ impl BaselineStore for ClusterStore {
 
 impl fmt::Debug for ClusterStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ClusterStore").field(&self.cluster.seeds.name).finish()
+        f.debug_tuple("ClusterStore").field(&self.name()).finish()
     }
 }
