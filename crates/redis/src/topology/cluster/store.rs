@@ -68,12 +68,6 @@ impl ClusterStore {
     pub fn push_unavailable(&self) -> Option<Fault> {
         self.cluster.push_unavailable()
     }
-
-    /// The number of waiting attempts. For tests and diagnosis.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.cluster.waiting().len()
-    }
 }
 
 impl Cluster {
