@@ -127,38 +127,36 @@ impl Odd {
         let is_mark = name.starts_with(&Side::Mark.prefix());
         let name = quoted(name);
         let keep = |how_long: Duration| format!("PEXPIRE {name} {}", how_long.as_millis());
-        let a_minute = Duration::from_secs(60);
-        let (severity, about, what, why) = match self {
+        let for_a_minute = keep(Duration::from_secs(60));
+        let finding =
+            |severity, about, what, why| setting.finding(severity, about, format_args!("{name} {what}"), why);
+        match self {
             Self::Endless => {
                 let why = "Leasehold gives each entry an expiry: without one, it takes memory for ever";
-                (Severity::Warning, "leftovers", "has no end (PERSIST by somebody?)", why)
+                finding(Severity::Warning, "leftovers", "has no end (PERSIST by somebody?)", why)
+                    .at_server(keep(if is_mark { Mark::FOR_EVER } else { A_DAY }))
             }
             Self::Strange => {
                 let why =
                     "requests for its lock get an error or a wrong fence: the name is reserved for Leasehold";
-                (Severity::Unsafe, "foreign", "holds something that is not ours", why)
+                finding(Severity::Unsafe, "foreign", "holds something that is not ours", why)
+                    .at_server(format_args!("DEL {name}"))
             }
             Self::NoLock => {
                 let what = "was used as a lock, and holds something that is none";
-                (Severity::Warning, "foreign", what, "whoever asks for this lock is refused")
+                finding(Severity::Warning, "foreign", what, "whoever asks for this lock is refused")
+                    .advice(format_args!("look at it (TYPE {name}); delete it, or lock by another name"))
             }
             Self::Stuck => {
                 let why = "if that died, whoever asks for this lock waits for ever";
-                (Severity::Warning, "foreign", "is held without an end by another program", why)
+                finding(Severity::Warning, "foreign", "is held without an end by another program", why)
+                    .at_server(for_a_minute)
             }
             Self::HeldForEver => {
                 let why = "if its holder died, whoever asks for this lock waits for ever";
-                (Severity::Warning, "leftovers", "is held without an end (PERSIST by somebody?)", why)
+                finding(Severity::Warning, "leftovers", "is held without an end (PERSIST by somebody?)", why)
+                    .at_server(for_a_minute)
             }
-        };
-        let finding = setting.finding(severity, about, format_args!("{name} {what}"), why);
-        match self {
-            Self::Endless => finding.at_server(keep(if is_mark { Mark::FOR_EVER } else { A_DAY })),
-            Self::Strange => finding.at_server(format_args!("DEL {name}")),
-            Self::NoLock => {
-                finding.advice(format_args!("look at it (TYPE {name}); delete it, or lock by another name"))
-            }
-            Self::Stuck | Self::HeldForEver => finding.at_server(keep(a_minute)),
         }
     }
 }
