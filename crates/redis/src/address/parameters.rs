@@ -142,9 +142,10 @@ impl Parameters {
 }
 
 fn one_secret(texts: [Option<String>; 2], file: Option<PathBuf>) -> Result<Option<Secret>, Misuse> {
-    let mut secrets = texts.into_iter().flatten().map(|text| Secret::Text(Password(text)));
-    let secret = secrets.next().map_or_else(|| file.clone().map(Secret::File), Some);
-    if secrets.next().is_some() || file.is_some() && matches!(secret, Some(Secret::Text(_))) {
+    let texts = texts.into_iter().flatten().map(|text| Secret::Text(Password(text)));
+    let mut secrets = texts.chain(file.map(Secret::File));
+    let secret = secrets.next();
+    if secrets.next().is_some() {
         return refuse("the store URL has the user or the password twice: leave one out");
     }
     Ok(secret)

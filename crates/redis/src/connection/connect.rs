@@ -47,9 +47,6 @@ pub(crate) struct Connector {
 /// used.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Resolves when a connection leads to the wrong server from now on.
-pub(crate) type Moved = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// A connection that has logged in.
 pub(crate) struct Connected {
     pub(crate) addr: ServerAddr,
@@ -146,11 +143,9 @@ impl Connector {
     }
 
     /// Resolves when the sentinels name another server than this one.
-    pub(crate) fn moved_from(self: Arc<Self>, addr: ServerAddr, runtime: Arc<dyn Runtime>) -> Moved {
-        Box::pin(async move {
-            let Topology::Sentinel(sentinels) = &self.topology else { return std::future::pending().await };
-            sentinels.moved_from(&addr, &self, &runtime).await;
-        })
+    pub(crate) async fn moved_from(self: Arc<Self>, addr: ServerAddr, runtime: Arc<dyn Runtime>) {
+        let Topology::Sentinel(sentinels) = &self.topology else { return std::future::pending().await };
+        sentinels.moved_from(&addr, &self, &runtime).await;
     }
 
     async fn speak(

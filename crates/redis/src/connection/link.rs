@@ -66,30 +66,24 @@ pub(crate) struct Live {
     pub(crate) has_push: bool,
     /// The [`Runtime::generation`] whose tasks drive it.
     generation: u64,
-    /// True when it has ended or is to be closed.
-    ended: Arc<watch::Sender<bool>>,
+    ended: EndMarker,
 }
 
 impl Live {
     fn is_up(&self, generation: u64) -> bool {
-        !*self.ended.borrow() && self.generation == generation
+        !*self.ended.0.borrow() && self.generation == generation
     }
 }
 
-/// Marks a connection as ended when the task that drives it ends, even together with its async
-/// runtime.
+/// True when a connection has ended or is to be closed.
+///
+/// Dropping it marks the connection as ended: when nobody uses it any more, and when the task that
+/// drives it ends, even together with its async runtime.
 struct EndMarker(Arc<watch::Sender<bool>>);
 
 impl Drop for EndMarker {
     fn drop(&mut self) {
         self.0.send_replace(true);
-    }
-}
-
-/// Callers that still wait on it learn that it is closed.
-impl Drop for Live {
-    fn drop(&mut self) {
-        self.ended.send_replace(true);
     }
 }
 
@@ -176,7 +170,7 @@ impl Link {
 
     /// Closes a connection for everybody.
     pub(crate) fn drop_connection(&self, live: &Arc<Live>) {
-        live.ended.send_replace(true);
+        live.ended.0.send_replace(true);
         let mut state = locked(&self.state);
         if matches!(&*state, State::Up(up) if up.id == live.id) {
             *state = State::Down;
@@ -214,7 +208,9 @@ impl Link {
         let patience = if live.has_push { limit } else { limit * CALLS_TO_CONNECT };
         let subscribing = async {
             if live.has_push {
-                self.subscribe(live, &channel).await
+                let subscribed = live.connection.clone().subscribe(channel.as_bytes()).await;
+                live.answered.note(sent);
+                subscribed.map_err(|error| self.faults.of_error(error))
             } else {
                 self.subscribe_beside(live, &channel).await
             }
@@ -254,20 +250,13 @@ impl Link {
         }
     }
 
-    async fn subscribe(&self, live: &Live, channel: &Channel) -> Result<(), Fault> {
-        let sent = self.runtime.now();
-        let subscribed = live.connection.clone().subscribe(channel.as_bytes()).await;
-        live.answered.note(sent);
-        subscribed.map_err(|error| self.faults.of_error(error))
-    }
-
     /// Opens a second connection where the locks live: the caller may be in no runtime, or in another
     /// one. The two connections end together: an attempt that receives no pushes must not appear to be
     /// in the queue.
     async fn subscribe_beside(&self, live: &Live, channel: &Channel) -> Result<(), Fault> {
         let (connector, addr, channel) = (Arc::clone(&self.connector), live.addr.clone(), channel.clone());
         let (beat, on_push) = (Arc::clone(&live.own_channel.beat), Arc::clone(&self.on_push));
-        let ended = Arc::clone(&live.ended);
+        let ended = Arc::clone(&live.ended.0);
         let (limit, runtime) = (self.call_limit, Arc::clone(&self.runtime));
         let (mut tell, told) = oneshot::channel();
         self.runtime.spawn(Box::pin(async move {
@@ -338,7 +327,7 @@ impl Link {
                     confirmed: tokio::sync::Mutex::default(),
                     has_push,
                     generation,
-                    ended: Arc::clone(&ended),
+                    ended: EndMarker(Arc::clone(&ended)),
                 };
                 let mut end = ended.subscribe();
                 let end_marker = EndMarker(ended);

@@ -150,12 +150,7 @@ impl DiagnosisRun<'_> {
 }
 
 fn said(words: &str) -> Cmd {
-    let mut words = words.split(' ');
-    let mut command = cmd(words.next().unwrap_or_default());
-    words.for_each(|word| {
-        command.arg(word);
-    });
-    command
+    Cmd::new().arg(words.split(' ').collect::<Vec<_>>()).take()
 }
 
 /// The name of a command in an ACL rule.

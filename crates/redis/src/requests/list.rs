@@ -32,8 +32,6 @@ pub(super) enum ScanPattern {
 }
 
 impl ScanPattern {
-    const BOTH: [Self; 2] = [Self::Leases, Self::Queues];
-
     fn command(self, cursor: &[u8], prefix: &[u8], by_type: bool) -> Cmd {
         let (mut command, kind) = match self {
             Self::Leases => (scan(cursor, b"", prefix, AT_ONCE), "string"),
@@ -72,7 +70,7 @@ impl Client {
         let mut route = self.any_route().await?;
         // A scan may return a key twice, and both scans may find it.
         let mut found = BTreeMap::new();
-        for pattern in ScanPattern::BOTH {
+        for pattern in [ScanPattern::Leases, ScanPattern::Queues] {
             let mut by_type = true;
             let mut cursor = Some(b"0".to_vec());
             while let Some(from) = &cursor {

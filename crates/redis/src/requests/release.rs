@@ -46,19 +46,14 @@ impl Client {
                 _ => {}
             }
         }
-        Box::pin(self.release_on(attempt, route)).await
-    }
-
-    /// By the script, which returns the state of the key if there is nothing to release.
-    pub(crate) async fn release_on(
-        &self,
-        attempt: &Attempt,
-        route: &mut Route,
-    ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
-        let sent = self.runtime.now();
-        let call = release_call(attempt, self.window(), self.asked_alone());
-        let answer = self.ask(route, &call, |value| released_in(value, attempt)).await?;
-        Ok((answer, self.shared.unsettled.released(attempt.holder, route.id(), sent)))
+        // The script returns the state of the key if there is nothing to release.
+        Box::pin(async {
+            let sent = self.runtime.now();
+            let call = release_call(attempt, self.window(), self.asked_alone());
+            let answer = self.ask(route, &call, |value| released_in(value, attempt)).await?;
+            Ok((answer, self.shared.unsettled.released(attempt.holder, route.id(), sent)))
+        })
+        .await
     }
 
     /// When this resolves without a fault, nothing of the attempt is left and nothing of it can

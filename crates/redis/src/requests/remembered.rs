@@ -118,22 +118,17 @@ impl Client {
         route: &mut Route,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let heard = self.call(route, &side_call(script, side, key)).await?;
-        let answer = heard.map_err(|error| self.faults.of_refusal(&error))?;
-        match answer {
-            Value::Array(fields) => match fields.as_slice() {
-                [Value::Int(0), Value::BulkString(value), Value::BulkString(_)] => Ok(Some(value.clone())),
-                [Value::Int(6), Value::BulkString(_)] => Ok(None),
-                _ => {
-                    let name = side_key(side, key);
-                    Err(self.faults.lasting(format_args!(
-                        "{} holds something that is not ours: find out who wrote it, and delete it",
-                        name.escape_ascii()
-                    )))
-                }
-            },
-            _ => {
-                Err(self.faults.lasting("the answer to a script is none of its own: is this a Redis server?"))
-            }
+        let Value::Array(fields) = heard.map_err(|error| self.faults.of_refusal(&error))? else {
+            let strange = "the answer to a script is none of its own: is this a Redis server?";
+            return Err(self.faults.lasting(strange));
+        };
+        match fields.as_slice() {
+            [Value::Int(0), Value::BulkString(value), Value::BulkString(_)] => Ok(Some(value.clone())),
+            [Value::Int(6), Value::BulkString(_)] => Ok(None),
+            _ => Err(self.faults.lasting(format_args!(
+                "{} holds something that is not ours: find out who wrote it, and delete it",
+                side_key(side, key).escape_ascii()
+            ))),
         }
     }
 }

@@ -26,9 +26,6 @@ const NEXT_AFTER: Duration = Duration::from_millis(200);
 /// The interval for asking whether a node that accepts no connection still owns its slots.
 const DOUBT: Duration = Duration::from_millis(200);
 
-/// The request to one node.
-type Asked<'a, T> = StoreFuture<'a, T>;
-
 /// The last time that no node told the owners, and why.
 #[derive(Debug)]
 pub(super) struct Unlearnt {
@@ -78,7 +75,7 @@ impl Cluster {
     pub(super) async fn first_to_answer<'a, T>(
         &'a self,
         nodes: Vec<Node>,
-        ask: impl Fn(Node) -> Asked<'a, T>,
+        ask: impl Fn(Node) -> StoreFuture<'a, T>,
     ) -> Result<T, Vec<Fault>> {
         let mut nodes = nodes.into_iter();
         let (mut asked, mut faults) = (Vec::new(), Vec::new());
@@ -104,7 +101,7 @@ impl Cluster {
     }
 
     /// Asks a node for the owners, and notes when it was asked.
-    fn ask_for_owners(&self, node: Node) -> Asked<'_, (Instant, Map)> {
+    fn ask_for_owners(&self, node: Node) -> StoreFuture<'_, (Instant, Map)> {
         let client = self.client(&node);
         Box::pin(async move {
             let sent = self.runtime.now();
@@ -195,7 +192,7 @@ impl Cluster {
 }
 
 /// The answer of the node that answers first, which is then not asked any more.
-async fn next_answer<T>(asked: &mut Vec<Asked<'_, T>>) -> Result<T, Fault> {
+async fn next_answer<T>(asked: &mut Vec<StoreFuture<'_, T>>) -> Result<T, Fault> {
     poll_fn(|context| {
         for nth in 0..asked.len() {
             if let Poll::Ready(answer) = asked[nth].as_mut().poll(context) {

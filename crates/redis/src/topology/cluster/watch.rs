@@ -5,8 +5,8 @@
 //! So while somebody waits, the owners of the slots are asked for from time to time. Each waiter
 //! for a key that has moved then asks at the new node, with its ticket, and gets its old place.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use leasehold_core::WaitQueue;
@@ -21,21 +21,20 @@ const LOOKS: Duration = Duration::from_nanos(WaitQueue::CLAIM_WINDOW.as_nanos() 
 impl Cluster {
     /// Watches from now on, until nobody waits.
     pub(super) fn watch(&self) {
-        if !self.watched.swap(true, Ordering::SeqCst) {
-            self.runtime.spawn(Box::pin(watch(self.me.clone())));
-        }
-    }
-}
-
-async fn watch(me: Weak<Cluster>) {
-    while let Some(cluster) = me.upgrade() {
-        if nobody_waits(cluster.waiting(), &cluster.watched) {
+        if self.watched.swap(true, Ordering::SeqCst) {
             return;
         }
-        let runtime = Arc::clone(&cluster.runtime);
-        // A caller gets the same fault, and reports it.
-        let _ = cluster.learn(runtime.now()).await;
-        drop(cluster);
-        runtime.sleep_until(runtime.now() + LOOKS).await;
+        let (me, runtime) = (self.me.clone(), Arc::clone(&self.runtime));
+        self.runtime.spawn(Box::pin(async move {
+            while let Some(cluster) = me.upgrade() {
+                if nobody_waits(cluster.waiting(), &cluster.watched) {
+                    return;
+                }
+                // A caller gets the same fault, and reports it.
+                let _ = cluster.learn(runtime.now()).await;
+                drop(cluster);
+                runtime.sleep_until(runtime.now() + LOOKS).await;
+            }
+        }));
     }
 }

@@ -68,16 +68,15 @@ impl Sentinels {
     async fn converse(&self, mut connection: MultiplexedConnection) -> Result<SentinelReply, Fault> {
         let by_name = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master).take();
         match self.answer_to(by_name, &mut connection).await? {
-            Some(Value::Nil) => {
+            Value::Nil => {
                 let masters = cmd("SENTINEL").arg("MASTERS").take();
                 let masters = connection.req_packed_command(&masters).await;
                 // Only to list the known names in the error.
                 Ok(SentinelReply::Unknown(masters.map(|masters| names_of(&masters)).unwrap_or_default()))
             }
-            Some(answer) => place_of(&answer)
+            answer => place_of(&answer)
                 .map(SentinelReply::Master)
                 .ok_or_else(|| self.faults.lasting("its answer names no server: is this a sentinel?")),
-            None => Err(self.faults.passing("it gave no answer")),
         }
     }
 
@@ -86,7 +85,7 @@ impl Sentinels {
         &self,
         asked: Cmd,
         connection: &mut MultiplexedConnection,
-    ) -> Result<Option<Value>, Fault> {
+    ) -> Result<Value, Fault> {
         let mut question = Pipeline::new();
         if let Some(password) = self.access.password().map_err(|reason| self.faults.lasting(reason))? {
             question.add_command(self.access.auth(&password));
@@ -100,7 +99,7 @@ impl Sentinels {
                 return Err(self.refused(error));
             }
         }
-        Ok(answers.pop())
+        answers.pop().ok_or_else(|| self.faults.passing("it gave no answer"))
     }
 
     /// A subscription to its reports of failovers.

@@ -47,11 +47,8 @@ impl Sentinels {
                 let master = cmd("SENTINEL").arg("MASTER").arg(&self.master).take();
                 self.answer_to(master, &mut connection).await
             });
-            let says = asking.await.and_then(|answer| {
-                answer.as_ref().and_then(state_of).ok_or_else(|| {
-                    self.faults.lasting("its answer says nothing of a master: is this a sentinel?")
-                })
-            });
+            let strange = || self.faults.lasting("its answer says nothing of a master: is this a sentinel?");
+            let says = asking.await.and_then(|answer| state_of(&answer).ok_or_else(strange));
             reports.push(SentinelReport { at: addr.written(PORT).into(), host: host_of(addr), says });
         }
         reports
