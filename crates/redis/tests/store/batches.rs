@@ -18,8 +18,8 @@ use servers::{Cluster, Flavor, Proxy, Reply, Server};
 use crate::login::MINIMAL;
 use crate::queue::{WAIT, held_and_awaited, let_go, lock, scripts, subscribe, until, until_queued};
 use crate::world::{
-    as_user, at_member, attempt, behind_a_proxy, every_server, grant, granted, key, lasting, passing,
-    runtime, started, store, value,
+    as_user, at_member, attempt, behind_a_proxy, cluster_store, every_server, grant, granted, key, lasting,
+    passing, runtime, started, started_with, store, value,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -459,8 +459,7 @@ async fn a_caller_that_is_not_polled_holds_up_nobody() {
 #[tokio::test]
 async fn what_a_quorum_asks_a_member_alone_is_one_script() {
     for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&format!("{}?quarantine=no", server.url()));
+        let (server, store) = started_with(flavor, "quarantine=no");
         store.open().await.unwrap();
         let [ours, rival] = [(); 2].map(|()| at_member(&attempt(&["k"])));
         // From now on, the server knows the scripts.
@@ -488,7 +487,7 @@ async fn what_a_quorum_asks_a_member_alone_is_one_script() {
 async fn a_batch_in_a_cluster_is_split_by_slot_and_follows_a_moving_slot() {
     for flavor in [Flavor::Redis70, Flavor::Valkey91] {
         let cluster = Cluster::start(flavor, 3, 0);
-        let store = ClusterStore::from_url(&cluster.url(), runtime()).unwrap();
+        let store = cluster_store(&cluster.url());
         let names: Vec<_> = (0..60).map(|nth| format!("{{{}}}:{nth}", nth % 10)).collect();
         let many: Vec<_> = names.iter().map(|name| attempt(&[name])).collect();
         let request =

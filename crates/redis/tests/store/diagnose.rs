@@ -6,15 +6,16 @@ use leasehold_core::{
     AdminStore as _, Diagnosis, Finding, InspectStore as _, MemberStore as _, Remedy, Severity, Store,
     StoreRole, Ttl,
 };
+use leasehold_redis::RedisStore;
 use leasehold_redis::slot::{Side, side_key};
-use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Reply, Server};
 
-use crate::login::MINIMAL;
+use crate::login::{MINIMAL, without};
 use crate::queue::WAIT;
 use crate::replicas::linked;
 use crate::world::{
-    as_user, at_member, attempt, grant, granted, key, lasting, pttl, runtime, started, store,
+    as_user, at_member, attempt, cluster_store, grant, granted, info, key, lasting, pttl, started,
+    started_with, store,
 };
 
 async fn diagnosed(store: &RedisStore) -> Vec<Finding> {
@@ -102,9 +103,7 @@ async fn a_server_that_copies_the_text_of_scripts_is_unsafe_until_it_does_not() 
 async fn a_user_without_eval_gets_the_acl_rule_as_a_remedy() {
     for flavor in Flavor::ALL {
         for missing in ["eval", "evalsha", "zadd", "time", "hset"] {
-            let rules: Vec<_> =
-                MINIMAL.split(' ').filter(|rule| rule.strip_prefix('+') != Some(missing)).collect();
-            let server = Server::setup(flavor).acl_user("app", &rules.join(" ")).start();
+            let server = Server::setup(flavor).acl_user("app", &without(missing)).start();
             let store = store(&as_user(&server, "app"));
             let findings = diagnosed(&store).await;
             let bad: Vec<_> =
@@ -233,8 +232,7 @@ async fn a_break_record_without_expiry_and_other_data_in_its_place_are_found_and
 #[tokio::test]
 async fn a_fence_of_a_quorum_that_is_no_number_is_found_and_fixed() {
     for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&format!("{}?quarantine=no", server.url()));
+        let (server, store) = started_with(flavor, "quarantine=no");
         store.open().await.unwrap();
         let served = store.serve_batch(&[&at_member(&attempt(&["k"]))], &[]).await.unwrap();
         assert!(served.granted[0].is_some(), "{flavor}");
@@ -269,8 +267,7 @@ async fn a_diagnosis_changes_nothing() {
         let findings = diagnosed(&store(&server.url())).await;
         assert!(findings.len() > 5, "{findings:#?}");
         assert_eq!(server.text(&["DBSIZE"]).as_integer(), Some(1), "{flavor}");
-        let info = server.text(&["INFO", "persistence"]);
-        assert!(info.as_text().unwrap().contains("rdb_changes_since_last_save:1\r"), "{flavor}: {info:?}");
+        assert_eq!(info(&server, "persistence", "rdb_changes_since_last_save"), 1, "{flavor}");
     }
 }
 
@@ -312,7 +309,7 @@ async fn a_server_that_hangs_or_is_gone_is_named() {
 #[tokio::test]
 async fn each_master_of_a_cluster_is_looked_at_and_one_that_hangs_is_named() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
-    let store = ClusterStore::from_url(&cluster.url(), runtime()).unwrap();
+    let store = cluster_store(&cluster.url());
     let findings = store.diagnose(StoreRole::Alone).await.findings;
     for node in cluster.nodes() {
         let port = node.port().to_string();

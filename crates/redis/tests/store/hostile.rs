@@ -8,7 +8,7 @@ use servers::{Connection, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
 use crate::queue::{BOTH, lock, until, waits};
-use crate::world::{as_user, attempt, granted, store, value};
+use crate::world::{as_user, attempt, granted, login, store, value};
 
 const END: &str = "leasehold:end";
 
@@ -19,14 +19,15 @@ struct Hostile<'a> {
     heard: Vec<String>,
 }
 
+fn with_a_hostile_user(flavor: Flavor) -> Server {
+    let rules = MINIMAL.replace("app:", "other:");
+    Server::setup(flavor).acl_user("lock", MINIMAL).acl_user("hostile", &rules).start()
+}
+
 impl<'a> Hostile<'a> {
     fn at(server: &'a Server) -> Self {
-        let login = || {
-            let mut connection = server.connect().unwrap();
-            assert_eq!(connection.text(&["AUTH", "hostile", "secret"]).unwrap(), Reply::Simple("OK".into()));
-            connection
-        };
-        let mut all = Self { server, says: login(), hears: login(), heard: Vec::new() };
+        let [says, hears] = [(); 2].map(|()| login(server, "hostile"));
+        let mut all = Self { server, says, hears, heard: Vec::new() };
         for words in [&["GET", "app:k"][..], &["HGETALL", "leasehold:w{y9}app:k"], &["SET", "app:k", "x"]] {
             let refused = all.says.text(words).unwrap();
             assert!(matches!(refused, Reply::Error(_)), "{words:?}: {refused:?}");
@@ -88,10 +89,7 @@ impl<'a> Hostile<'a> {
 async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
     for flavor in Flavor::ALL {
         for protocol in BOTH {
-            let server = Server::setup(flavor)
-                .acl_user("lock", MINIMAL)
-                .acl_user("hostile", &MINIMAL.replace("app:", "other:"))
-                .start();
+            let server = with_a_hostile_user(flavor);
             let at =
                 || store(&format!("redis://lock:secret@127.0.0.1:{}?protocol={protocol}", server.port()));
             let [first, second, third] = [(); 3].map(|()| (at(), attempt(&["app:k"])));
@@ -178,10 +176,7 @@ async fn a_waiter_that_may_not_subscribe_believes_no_published_grant() {
 async fn a_push_of_an_earlier_connection_grants_nothing_on_the_next() {
     for flavor in Flavor::ALL {
         for protocol in BOTH {
-            let server = Server::setup(flavor)
-                .acl_user("lock", MINIMAL)
-                .acl_user("hostile", &MINIMAL.replace("app:", "other:"))
-                .start();
+            let server = with_a_hostile_user(flavor);
             let proxy = servers::Proxy::before(&server);
             let through = format!("redis://lock:secret@127.0.0.1:{}?protocol={protocol}", proxy.port());
             let near = store(&as_user(&server, "lock"));
@@ -194,24 +189,22 @@ async fn a_push_of_an_earlier_connection_grants_nothing_on_the_next() {
             assert_eq!(near.release(&held).await, Ok(HoldAnswer::Done));
             let granted = hostile.hears_of("g ").await;
             proxy.cut();
-            let is_new = async {
-                let old = hostile.channels();
-                proxy.heal();
-                let began = std::time::Instant::now();
-                loop {
-                    let new: Vec<_> = hostile.channels();
-                    for channel in new.iter().filter(|channel| !old.contains(channel)) {
-                        hostile.says.text(&["PUBLISH", channel, &granted]).unwrap();
-                    }
-                    let woken = tokio::time::timeout(Duration::from_millis(1), far.woken(&waiting)).await;
-                    match woken {
-                        Ok(Wake::Granted { .. }) => panic!("{flavor} {protocol}: believed"),
-                        Ok(Wake::AskAgain) if new.iter().any(|channel| !old.contains(channel)) => return,
-                        _ => assert!(began.elapsed() < Duration::from_secs(20), "no new channel"),
-                    }
+            let old = hostile.channels();
+            proxy.heal();
+            let began = std::time::Instant::now();
+            loop {
+                let mut new = hostile.channels();
+                new.retain(|channel| !old.contains(channel));
+                for channel in &new {
+                    hostile.says.text(&["PUBLISH", channel, &granted]).unwrap();
                 }
-            };
-            is_new.await;
+                let woken = tokio::time::timeout(Duration::from_millis(1), far.woken(&waiting)).await;
+                match woken {
+                    Ok(Wake::Granted { .. }) => panic!("{flavor} {protocol}: believed"),
+                    Ok(Wake::AskAgain) if !new.is_empty() => break,
+                    _ => assert!(began.elapsed() < Duration::from_secs(20), "no new channel"),
+                }
+            }
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Locks over an existing connection of the program.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold_core::{HoldAnswer, InspectStore as _, Store, WaitQueue};
 use leasehold_redis::RedisStore;
 use redis::AsyncConnectionConfig;
 use servers::{Flavor, Server};
 
-use crate::queue::{hand_over, let_go, until_queued, wait, waits};
+use crate::queue::{hand_over, let_go, until_answered, until_queued, wait, waits};
 use crate::world::{self, attempt, behind_a_proxy, connect, grant, granted, key, passing, runtime, value};
 
 /// A store over a connection of the program that does not reconnect.
@@ -79,11 +79,7 @@ async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {
     multiplexed.open().await.unwrap();
     managed.open().await.unwrap();
     server.text(&["CLIENT", "KILL", "TYPE", "normal"]);
-    let begun = Instant::now();
-    while managed.open().await.is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "it never came back");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_answered(Duration::from_secs(10), || managed.open()).await;
     for _ in 0..3 {
         passing(multiplexed.inspect(&key("k")).await, &[]);
     }
@@ -115,10 +111,7 @@ async fn a_pool_is_asked_again_after_a_panic_and_for_a_connection_that_stays_sil
     proxy.black_hole();
     passing(store.open().await, &["no answer within"]);
     // It is given up by a task, perhaps a moment later.
-    let begun = Instant::now();
-    while store.open().await.is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "no other connection was taken");
-    }
+    until_answered(Duration::from_secs(10), || store.open()).await;
     it_works(&server, &store).await;
 }
 

@@ -5,12 +5,12 @@ use leasehold_core::{
     Request, Stamp, Store, Wait,
 };
 use leasehold_redis::wire::channel_of;
-use servers::{Flavor, Server, Watched};
+use servers::{Flavor, Server, Setup, Watched};
 use std::os::unix::fs::PermissionsExt;
 use std::slice::from_ref;
 use std::time::Duration;
 
-use crate::queue::{WAIT, left_behind};
+use crate::queue::{WAIT, left_behind, until_answered};
 use crate::world::{
     a_minute_later, as_user, ask, at_member, attempt, claiming, connect, grant, granted, key, lasting, store,
     value,
@@ -23,9 +23,15 @@ pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:*
 
 const OF_A_MEMBER: &str = "~leasehold:member +info";
 
-fn without(command: &str) -> String {
+pub(crate) fn without(command: &str) -> String {
     let words: Vec<_> = MINIMAL.split(' ').filter(|word| word.strip_prefix('+') != Some(command)).collect();
     words.join(" ")
+}
+
+/// For each of these commands, a user `no-COMMAND` who may run all others.
+fn with_a_user_without_each(flavor: Flavor, commands: &[&str]) -> Server {
+    let add = |setup: Setup, command: &&str| setup.acl_user(&format!("no-{command}"), &without(command));
+    commands.iter().fold(Server::setup(flavor), add).start()
 }
 
 #[test]
@@ -116,12 +122,8 @@ async fn the_documented_permissions_are_enough_for_a_queue() {
 #[tokio::test]
 async fn each_missing_permission_is_named_at_once() {
     for flavor in Flavor::ALL {
-        let mut setup = Server::setup(flavor);
         let missing = ["eval", "evalsha", "time", "getrange", "set", "pttl"];
-        for command in missing {
-            setup = setup.acl_user(&format!("no-{command}"), &without(command));
-        }
-        let server = setup.start();
+        let server = with_a_user_without_each(flavor, &missing);
         for command in missing {
             let store = store(&as_user(&server, &format!("no-{command}")));
             let user = format!("user no-{command}");
@@ -145,12 +147,8 @@ async fn each_missing_permission_is_named_at_once() {
 #[tokio::test]
 async fn a_request_that_is_refused_in_the_middle_leaves_nothing() {
     for flavor in Flavor::ALL {
-        let mut setup = Server::setup(flavor);
         let missing = ["zadd", "hset", "pexpireat", "zrank"];
-        for command in missing {
-            setup = setup.acl_user(&format!("no-{command}"), &without(command));
-        }
-        let server = setup.start();
+        let server = with_a_user_without_each(flavor, &missing);
         server.text(&["SET", "app:taken", "theirs"]);
         for command in missing {
             let store = store(&as_user(&server, &format!("no-{command}")));
@@ -276,11 +274,7 @@ async fn a_password_may_be_in_a_file_that_no_other_user_can_read() {
     let mut connection = server.connect().unwrap();
     connection.text(&["AUTH", "an0ther"]).unwrap();
     connection.text(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).unwrap();
-    let answered = async || store.open().await.is_ok();
-    let began = std::time::Instant::now();
-    while !answered().await {
-        assert!(began.elapsed() < Duration::from_secs(5), "the new password is not read");
-    }
+    until_answered(Duration::from_secs(5), || store.open()).await;
     std::fs::remove_file(&file).unwrap();
     connection.text(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).unwrap();
     let began = std::time::Instant::now();

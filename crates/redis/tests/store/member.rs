@@ -16,7 +16,9 @@ use crate::queue::{WAIT, until};
 use crate::queue_order::SOON;
 use crate::replicas::{linked, pair};
 use crate::settling::{arrives, cut_off, given_up_as_it_arrives};
-use crate::world::{a_minute_later, as_user, attempt, granted, key, lasting, passing, runtime, store, value};
+use crate::world::{
+    a_minute_later, as_user, attempt, granted, key, lasting, passing, runtime, started_with, store, value,
+};
 
 /// As short as a quorum's longest ttl may be.
 const MAX_TTL: Duration = Fence::LEAST_MAX_TTL;
@@ -183,8 +185,7 @@ async fn a_server_that_writes_everything_down_at_once_needs_no_quarantine() {
 #[tokio::test]
 async fn a_break_at_a_member_counts_the_fences_of_the_key() {
     for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let store = store(&format!("{}?quarantine=no", server.url()));
+        let (server, store) = started_with(flavor, "quarantine=no");
         store.as_member().unwrap();
         let (ours, next) = (proposing(&["x:a"]), at_fence(&attempt(&["x:a"]), clock()));
         granted(grant(&store, &ours).await);
@@ -205,8 +206,7 @@ async fn a_break_at_a_member_counts_the_fences_of_the_key() {
 /// executed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn giving_up_waits_for_a_rejoin_that_was_cut_off_and_undoes_it() {
-    let server = Server::start(Flavor::Redis70);
-    let store = store(&format!("{}?quarantine=no", server.url()));
+    let (server, store) = started_with(Flavor::Redis70, "quarantine=no");
     let ours = proposing(&["k"]);
     granted(grant(&store, &ours).await);
     server.text(&["DEL", "k"]);
@@ -217,8 +217,7 @@ async fn giving_up_waits_for_a_rejoin_that_was_cut_off_and_undoes_it() {
 /// As a release alone does: a request of the attempt was cut off, and may be executed after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_in_a_batch_comes_again_by_itself_after_a_grant_that_was_cut_off() {
-    let server = Server::start(Flavor::Redis82);
-    let store = store(&format!("{}?quarantine=no", server.url()));
+    let (server, store) = started_with(Flavor::Redis82, "quarantine=no");
     let ours = proposing(&["k"]);
     granted(grant(&store, &ours).await);
     cut_off(&server, &store, grant(&store, &ours)).await;
@@ -237,8 +236,7 @@ impl Woken for Task {
 /// Until then the process remembers that it waited, and the task that did.
 #[tokio::test]
 async fn a_lock_that_was_waited_for_is_forgotten_when_a_batch_releases_it() {
-    let server = Server::start(Flavor::Valkey91);
-    let store = store(&format!("{}?quarantine=no", server.url()));
+    let (_server, store) = started_with(Flavor::Valkey91, "quarantine=no");
     let [first, next] = [(); 2].map(|()| proposing(&["k"]));
     granted(grant(&store, &first).await);
     store.grant(&next, WAIT).await.unwrap();
@@ -256,8 +254,7 @@ async fn a_lock_that_was_waited_for_is_forgotten_when_a_batch_releases_it() {
 
 #[tokio::test]
 async fn a_ttl_that_is_longer_than_the_longest_is_refused_by_the_server_too() {
-    let server = Server::start(Flavor::Redis70);
-    let store = store(&format!("{}?quarantine=no", server.url()));
+    let (server, store) = started_with(Flavor::Redis70, "quarantine=no");
     let long = proposing(&["k"]).with_ttl(Ttl::new(2 * MAX_TTL).unwrap());
     let words = ["a ttl of 10s is longer than the longest of this quorum, 5s", "shorten the ttl"];
     lasting(grant(&store, &long).await, &words);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Acquire, Attempt, Drift, GrantAnswer, InspectStore as _, Lease, Outcome, Patience, Step, Store, Ttl,
-    WaitMode, Wake,
+    Acquire, Attempt, Drift, Fault, GrantAnswer, InspectStore as _, Lease, Outcome, Patience, Step, Store,
+    Ttl, WaitMode, Wake,
 };
 use leasehold_redis::RedisStore;
 use servers::{Reply, Server};
@@ -96,19 +96,28 @@ pub(crate) async fn waits(store: &RedisStore, attempt: &Attempt) {
     assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
 }
 
-/// Releases. On a busy machine the answer may come too late; then this asks again.
-pub(crate) async fn let_go(store: &RedisStore, attempt: &Attempt) {
+/// Asks again after each passing fault, until there is an answer.
+pub(crate) async fn until_answered<T, Asked: Future<Output = Result<T, Fault>>>(
+    limit: Duration,
+    mut ask: impl FnMut() -> Asked,
+) -> T {
     let began = Instant::now();
-    while let Err(fault) = store.release(attempt).await {
-        assert!(began.elapsed() < PATIENCE, "{fault}");
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(fault) => assert!(!fault.is_lasting() && began.elapsed() < limit, "{fault}"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
+/// Releases. On a busy machine the answer may come too late; then this asks again.
+pub(crate) async fn let_go(store: &RedisStore, attempt: &Attempt) {
+    until_answered(PATIENCE, || store.release(attempt)).await;
+}
+
 pub(crate) async fn give_up(store: &RedisStore, attempt: &Attempt) {
-    let began = Instant::now();
-    while let Err(fault) = store.give_up(attempt).await {
-        assert!(began.elapsed() < PATIENCE, "{fault}");
-    }
+    until_answered(PATIENCE, || store.give_up(attempt)).await;
 }
 
 /// Waits until a condition holds, and returns how long that took.
@@ -169,12 +178,13 @@ const NOTIFY_CHANNELS: &str = "leasehold:????????????????????????????????";
 
 /// The channels of connections that have a subscriber, in any order.
 pub(crate) fn channels(server: &Server) -> BTreeSet<String> {
-    match server.text(&["PUBSUB", "CHANNELS", NOTIFY_CHANNELS]) {
-        Reply::Array(Some(channels)) => {
-            channels.iter().map(|name| name.as_text().unwrap().to_owned()).collect()
-        }
-        other => panic!("{other:?}"),
-    }
+    channels_like(server, NOTIFY_CHANNELS)
+}
+
+pub(crate) fn channels_like(server: &Server, pattern: &str) -> BTreeSet<String> {
+    let reply = server.text(&["PUBSUB", "CHANNELS", pattern]);
+    let Reply::Array(Some(channels)) = &reply else { panic!("{reply:?}") };
+    channels.iter().map(|name| name.as_text().unwrap().to_owned()).collect()
 }
 
 pub(crate) fn subscribed(server: &Server) -> usize {

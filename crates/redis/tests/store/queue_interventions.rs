@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{HoldAnswer, Request, Store, WaitQueue};
-use leasehold_redis::script::call_for;
+use leasehold_core::{Answer, HoldAnswer, Request, Store, WaitQueue};
 use servers::{Flavor, Server};
 
 use crate::lent::lent;
@@ -14,7 +13,7 @@ use crate::queue::{
     until, wait, wait_in_line,
 };
 use crate::queue_order::{SOON, is_soon};
-use crate::world::{attempt, grant, granted, started, store, value};
+use crate::world::{as_user, ask, attempt, connect, grant, granted, started, store, value};
 
 /// The releaser may not publish.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,14 +25,10 @@ async fn a_push_that_is_lost_costs_time_and_no_more() {
         let [holder, first] = [(); 2].map(|()| attempt(&["k"]).with_ttl(ttl(60_000)));
         granted(grant(&store, &holder).await);
         let [waiting] = wait_in_line(&server, [(&store, &first)]).await;
-        let mut mute = server.connect().unwrap();
-        mute.text(&["AUTH", "mute", "x"]).unwrap();
-        let call = call_for(&Request::Release(holder), WaitQueue::CLAIM_WINDOW);
-        let (text, count) = (call.script().text().as_bytes(), call.keys().len().to_string());
-        let mut words: Vec<&[u8]> = vec![b"EVAL", text, count.as_bytes()];
-        words.extend(call.keys().chain(call.args()));
+        let mut mute = connect(&as_user(&server, "mute")).await;
         let began = Instant::now();
-        mute.command(&words).unwrap();
+        let released = ask(&mut mute, &Request::Release(holder), WaitQueue::CLAIM_WINDOW).await;
+        assert_eq!(released, Answer::Release(HoldAnswer::Done));
         assert!(
             value(&server, "k").is_some_and(|value| value.contains(&first.holder.digits())),
             "handed over"

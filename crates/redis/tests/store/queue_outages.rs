@@ -1,6 +1,6 @@
 //! The queue while connections break.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold_core::{Attempt, HoldAnswer, InspectStore as _, Store, WaitQueue, Wake};
 use leasehold_redis::RedisStore;
@@ -9,10 +9,12 @@ use tokio::task::JoinHandle;
 
 use crate::queue::{
     BOTH, WAIT, channels, give_up, hand_over, held_and_awaited, left_behind, let_go, lock, subscribe,
-    subscribed, until, until_queued, until_subscribed_again, wait, wait_in_line, waits,
+    subscribed, until, until_answered, until_queued, until_subscribed_again, wait, wait_in_line, waits,
 };
 use crate::queue_order::{SOON, is_soon};
-use crate::world::{as_user, attempt, behind_a_proxy, grant, granted, key, lasting, pttl, runtime, store};
+use crate::world::{
+    as_user, attempt, behind_a_proxy, grant, granted, key, lasting, pttl, runtime, started_with, store,
+};
 
 fn through(proxy: &Proxy, protocol: &str) -> RedisStore {
     store(&format!("{}?protocol={protocol}", proxy.url()))
@@ -148,8 +150,7 @@ async fn a_dead_connection_is_noticed_while_all_wait() {
 /// RESP2 has two connections; only the one with the subscription dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_second_connection_does_not_die_unnoticed() {
-    let server = Server::start(Flavor::Redis70);
-    let store = store(&format!("{}?protocol=resp2", server.url()));
+    let (server, store) = started_with(Flavor::Redis70, "protocol=resp2");
     let ([holder, _], waiting) = held_and_awaited(&server, &store, &store).await;
     until("it hears", SOON, || subscribed(&server) == 1).await;
     let before = channels(&server);
@@ -169,10 +170,7 @@ async fn a_waiter_with_a_short_ttl_leaves_no_short_limit_behind() {
     granted(grant(&here, &attempt(&["k"])).await);
     // Its calls may take 100 ms.
     let hasty = attempt(&["k"]).with_ttl(Duration::from_millis(400).try_into().unwrap());
-    let began = Instant::now();
-    while there.grant(&hasty, WAIT).await.is_err() {
-        assert!(began.elapsed() < SOON);
-    }
+    until_answered(SOON, || there.grant(&hasty, WAIT)).await;
     until("it hears", SOON, || subscribed(&server) == 1).await;
     give_up(&there, &hasty).await;
     proxy.slow_down(Duration::from_millis(100));
@@ -327,14 +325,10 @@ async fn of_many_that_ask_at_once_few_are_in_flight() {
 #[tokio::test]
 async fn all_waiters_ask_when_their_server_is_gone() {
     for protocol in BOTH {
-        let server = Server::start(Flavor::Valkey91);
-        let store = store(&format!("{}?protocol={protocol}", server.url()));
+        let (server, store) = started_with(Flavor::Valkey91, &format!("protocol={protocol}"));
         let waiters = [(); 2].map(|()| attempt(&["k"]));
         for outage in 0..2 {
-            let began = Instant::now();
-            while store.open().await.is_err() {
-                assert!(began.elapsed() < Duration::from_secs(10), "{protocol}: it is not found again");
-            }
+            until_answered(Duration::from_secs(10), || store.open()).await;
             granted(grant(&store, &attempt(&["k"])).await);
             for waiter in &waiters {
                 waits(&store, waiter).await;
@@ -359,8 +353,7 @@ async fn all_waiters_ask_when_their_server_is_gone() {
 #[tokio::test]
 async fn waiters_ask_when_a_lease_of_their_process_turns_out_to_be_lost() {
     for protocol in BOTH {
-        let server = Server::start(Flavor::Redis70);
-        let store = store(&format!("{}?protocol={protocol}", server.url()));
+        let (_server, store) = started_with(Flavor::Redis70, &format!("protocol={protocol}"));
         let [holder, waiter] = [(); 2].map(|()| attempt(&["k"]));
         granted(grant(&store, &holder).await);
         waits(&store, &waiter).await;

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{FaultKind, HoldAnswer, InspectStore as _, Store};
-use servers::{Flavor, Proxy, Reply, Server, Watched};
+use leasehold_core::{HoldAnswer, InspectStore as _, Store};
+use servers::{Flavor, Proxy, Server, Watched};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::queue::{hand_over, lock, until, until_queued, wait_in_line, waits};
+use crate::queue::{
+    channels_like, hand_over, lock, until, until_answered, until_queued, wait_in_line, waits,
+};
 use crate::world::{attempt, grant, granted, key, lasting, passing, store, value};
 
 /// Half a second until the sentinels miss the master, two for the failover, and some for us.
@@ -30,24 +32,13 @@ async fn renewed(
     attempt: &leasehold_core::Attempt,
 ) -> (HoldAnswer, Duration) {
     let began = Instant::now();
-    loop {
-        match store.renew(from_ref(attempt)).await.remove(0) {
-            Ok(answer) => return (answer, began.elapsed()),
-            Err(fault) => {
-                assert_eq!(fault.kind, FaultKind::Passing, "{fault}");
-                assert!(began.elapsed() < 2 * FOLLOWED_WITHIN, "{fault}");
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let renew = || async { store.renew(from_ref(attempt)).await.remove(0) };
+    (until_answered(2 * FOLLOWED_WITHIN, renew).await, began.elapsed())
 }
 
 /// The number of our subscribers there. Sentinels have their own channel.
 fn listeners(server: &Server) -> usize {
-    match server.text(&["PUBSUB", "CHANNELS", "leasehold:*"]) {
-        Reply::Array(Some(channels)) => channels.len(),
-        other => panic!("{other:?}"),
-    }
+    channels_like(server, "leasehold:*").len()
 }
 
 /// The sentinels cut all connections of a server that they turn into a replica.
@@ -241,11 +232,8 @@ async fn the_second_address_of_a_sentinel_is_tried_in_time_if_the_first_is_silen
     const URL: &str = "LEASEHOLD_TEST_SENTINEL";
     if let Ok(url) = std::env::var(URL) {
         // On a busy machine, a sentinel may be too slow.
-        let (store, began) = (store(&url), Instant::now());
-        while let Err(fault) = store.open().await {
-            assert!(began.elapsed() < Duration::from_secs(10), "{fault}");
-        }
-        return;
+        let store = store(&url);
+        return until_answered(Duration::from_secs(10), || store.open()).await;
     }
     let directory = tempfile::tempdir().unwrap();
     let hosts = directory.path().join("hosts");

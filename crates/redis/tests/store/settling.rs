@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use leasehold_core::{Attempt, HoldAnswer, Store, Successor, TransferStore as _, WaitMode};
+use leasehold_redis::RedisStore;
 use leasehold_redis::slot::slot_of;
-use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Server};
 
 use crate::queue::{give_up, scripts, ttl, until};
-use crate::world::{attempt, behind_a_proxy, grant, granted, passing, runtime, started, store, value};
+use crate::world::{attempt, behind_a_proxy, cluster_store, grant, granted, passing, started, store, value};
 
 /// Asks while the server is silent, and gives up while it falls silent no more after so many ms: nothing
 /// of the attempt may come there then or later.
@@ -174,7 +174,7 @@ async fn a_release_that_comes_again_and_fails_comes_once_more() {
 async fn a_grant_that_was_cut_off_in_a_cluster_is_undone_too() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
     let server = cluster.owner(slot_of(b"k"));
-    let store = ClusterStore::from_url(&cluster.url(), runtime()).unwrap();
+    let store = cluster_store(&cluster.url());
     let [given_up, released] = [(); 2].map(|()| attempt(&["k"]));
     // After a while without requests, the next one reads the server's clock before it is sent.
     let reads_the_clock = async || {
@@ -211,7 +211,7 @@ async fn a_lease_that_was_answered_is_released_once() {
 async fn leases_of_several_slots_that_were_answered_together_are_released_once() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
     let server = cluster.owner(slot_of(b"k"));
-    let store = ClusterStore::from_url(&format!("{}?call-limit=200ms", cluster.url()), runtime()).unwrap();
+    let store = cluster_store(&format!("{}?call-limit=200ms", cluster.url()));
     let is_there = |name: &String| cluster.owner(slot_of(name.as_bytes())).port() == server.port();
     let names: Vec<_> = (0..).map(|nth| format!("k{nth}")).filter(is_there).take(9).collect();
     let ours: Vec<_> = names.iter().map(|name| attempt(&[name])).collect();

@@ -1,12 +1,11 @@
 //! Releases that wake the waiters of another library.
 
 use leasehold_core::{Attempt, HoldAnswer, Signal, Store, WaitMode};
-use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::world::{as_user, attempt, grant, granted, lasting, runtime, store};
+use crate::world::{as_user, attempt, cluster_store, grant, granted, lasting, store};
 
 const SIGNAL: &str = "lock-signal:a";
 
@@ -47,7 +46,7 @@ async fn a_user_needs_the_documented_permissions_and_is_refused_without_them() {
 async fn a_cluster_signals_if_a_hash_tag_keeps_the_signal_in_the_slot_of_the_key() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
     let url = format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[0].port());
-    let store = ClusterStore::from_url(&url, runtime()).unwrap();
+    let store = cluster_store(&url);
     store.open().await.unwrap();
     for (name, woken) in [("{order:7}:stock", 1), ("untagged", 0)] {
         let ours = waking(&[&format!("lock:{name}")]);

@@ -6,11 +6,11 @@ use leasehold_core::{
     AdminStore as _, BreakAnswer, BreakNote, GrantAnswer, HoldAnswer, InspectStore as _, Notice, Store,
     WaitMode, Wake,
 };
-use servers::{Connection, Flavor, Reply, Server};
+use servers::{Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
-use crate::queue::{BOTH, commands, lock, until, waits};
-use crate::world::{as_user, attempt, granted, key, store, value};
+use crate::queue::{BOTH, channels_like, commands, lock, until, waits};
+use crate::world::{as_user, attempt, granted, key, login, store, value};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -21,12 +21,6 @@ fn rules(prefix: &str) -> String {
 
 fn two_tenants(flavor: Flavor) -> Server {
     Server::setup(flavor).acl_user("a", &rules("a:")).acl_user("b", &rules("b:")).start()
-}
-
-fn login(server: &Server, user: &str) -> Connection {
-    let mut connection = server.connect().unwrap();
-    assert_eq!(connection.text(&["AUTH", user, "secret"]).unwrap(), Reply::Simple("OK".into()));
-    connection
 }
 
 #[test]
@@ -121,12 +115,7 @@ async fn a_tenant_is_notified_at_once_that_its_lease_was_broken() {
         let (holds, ours) = (at(), attempt(&["a:k"]));
         let mut notices = holds.notices().unwrap();
         let fence = granted(holds.grant(&ours, WaitMode::Try).await);
-        let mut looks = server.connect().unwrap();
-        let heard_at = |reply: Reply| matches!(reply, Reply::Array(Some(all)) if !all.is_empty());
-        until("it listens", SOON, || {
-            heard_at(looks.text(&["PUBSUB", "CHANNELS", "leasehold:a:broken"]).unwrap())
-        })
-        .await;
+        until("it listens", SOON, || !channels_like(&server, "leasehold:a:broken").is_empty()).await;
         let broken = at().break_lease(&key("a:k"), fence, &BreakNote::default()).await;
         assert!(matches!(broken, Ok(BreakAnswer::Broken { .. })), "{broken:?}");
         let heard = tokio::time::timeout(SOON, notices.next()).await;

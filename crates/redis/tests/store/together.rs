@@ -79,14 +79,13 @@ async fn an_older_build_takes_a_marker_for_somebody_elses_lock_and_finds_the_wai
         let record = server.text(&["HGET", "leasehold:w{1ps}invoice:42", &attempt.holder.digits()]);
         record.as_text().unwrap().to_owned()
     };
-    let wait = WAIT;
     let (one, two, three) = (reader(), writer(), reader());
     granted(grant(&store, &one).await);
     let marker = value(&server, "invoice:42").unwrap();
     assert!(!matches(&marker, LEASE));
     assert_eq!(server.text(&["SET", "invoice:42", "theirs", "NX", "PX", "1000"]), Reply::Bulk(None));
-    store.grant(&two, wait).await.unwrap();
-    store.grant(&three, wait).await.unwrap();
+    store.grant(&two, WAIT).await.unwrap();
+    store.grant(&three, WAIT).await.unwrap();
     assert!(matches(&in_line(&two), WAITER));
     assert!(!matches(&in_line(&three), WAITER), "it would be handed a lease of its own");
     assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));

@@ -8,10 +8,10 @@ use leasehold_core::{
     Answer, Attempt, BoxFuture, Claim, Fault, FaultKind, Fence, GrantAnswer, Holder, Instant, Key, Label,
     Proposal, Request, Runtime, Store, Ttl, WaitMode,
 };
-use leasehold_redis::RedisStore;
 use leasehold_redis::script::{call_for, decode};
+use leasehold_redis::{ClusterStore, RedisStore};
 use redis::aio::MultiplexedConnection;
-use servers::{Flavor, Proxy, Reply, Server};
+use servers::{Connection, Flavor, Proxy, Reply, Server};
 
 /// Tokio's timers on the standard library's clock: no test sleeps through a suspend.
 #[derive(Debug)]
@@ -54,6 +54,11 @@ pub(crate) fn store(url: &str) -> RedisStore {
     RedisStore::from_url(url, runtime()).unwrap()
 }
 
+#[track_caller]
+pub(crate) fn cluster_store(url: &str) -> ClusterStore {
+    ClusterStore::from_url(url, runtime()).unwrap()
+}
+
 /// The URL for a user of the server whose password is `secret`.
 pub(crate) fn as_user(server: &Server, user: &str) -> String {
     format!("redis://{user}:secret@127.0.0.1:{}", server.port())
@@ -61,8 +66,13 @@ pub(crate) fn as_user(server: &Server, user: &str) -> String {
 
 /// A new server, with a store on it.
 pub(crate) fn started(flavor: Flavor) -> (Server, RedisStore) {
+    started_with(flavor, "")
+}
+
+/// The same with these parameters in the URL of the store.
+pub(crate) fn started_with(flavor: Flavor, query: &str) -> (Server, RedisStore) {
     let server = Server::start(flavor);
-    let store = store(&server.url());
+    let store = store(&format!("{}?{query}", server.url()));
     (server, store)
 }
 
@@ -79,6 +89,13 @@ pub(crate) fn behind_a_proxy(flavor: Flavor) -> (Server, Proxy) {
     let server = Server::start(flavor);
     let proxy = Proxy::before(&server);
     (server, proxy)
+}
+
+/// A plain connection of a user whose password is `secret`.
+pub(crate) fn login(server: &Server, user: &str) -> Connection {
+    let mut connection = server.connect().unwrap();
+    assert_eq!(connection.text(&["AUTH", user, "secret"]).unwrap(), Reply::Simple("OK".into()));
+    connection
 }
 
 /// A connection of another program.
@@ -155,6 +172,13 @@ fn fault<T: std::fmt::Debug>(answer: Result<T, Fault>, kind: FaultKind, words: &
     for word in words {
         assert!(fault.to_string().contains(word), "{word}: {fault}");
     }
+}
+
+/// A number in the answer to `INFO`.
+pub(crate) fn info(server: &Server, section: &str, field: &str) -> u64 {
+    let info = server.text(&["INFO", section]);
+    let mut fields = info.as_text().unwrap().lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(name, _)| *name == field).unwrap().1.parse().unwrap()
 }
 
 pub(crate) fn value(server: &Server, key: &str) -> Option<String> {

@@ -11,13 +11,13 @@ use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor};
 
 use crate::login::MINIMAL;
-use crate::world::{at_member, attempt, granted, runtime};
+use crate::world::{at_member, attempt, cluster_store, granted};
 
 const MORE: &str = "+cluster|slots +asking";
 
 fn store(cluster: &Cluster) -> ClusterStore {
     let url = cluster.url().replacen("://", "://app:secret@", 1);
-    ClusterStore::from_url(&url, runtime()).unwrap()
+    cluster_store(&url)
 }
 
 #[tokio::test]

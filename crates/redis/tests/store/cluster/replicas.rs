@@ -8,9 +8,9 @@ use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
-use crate::queue::until;
+use crate::queue::{until, until_answered};
 use crate::replicas::linked;
-use crate::world::{attempt, granted, passing, runtime};
+use crate::world::{attempt, cluster_store, granted, passing};
 
 pub(super) fn replica<'a>(cluster: &'a Cluster, owner: &Server) -> &'a Server {
     let follows = |server: &&Server| {
@@ -22,7 +22,7 @@ pub(super) fn replica<'a>(cluster: &'a Cluster, owner: &Server) -> &'a Server {
 }
 
 fn store(cluster: &Cluster, query: &str) -> ClusterStore {
-    ClusterStore::from_url(&format!("{}?{query}", cluster.url()), runtime()).unwrap()
+    cluster_store(&format!("{}?{query}", cluster.url()))
 }
 
 /// Regression: a cluster's store accepted `replicas` in the URL and ignored it.
@@ -92,11 +92,5 @@ async fn a_lease_is_renewed_at_the_replica_that_replaced_its_master() {
     }
     assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
     cluster.wait_until("all know of it", || cluster.all_know(slot_of(b"k"), replica));
-    let renews = async {
-        while let Err(fault) = keeps.renew(from_ref(&ours)).await.remove(0) {
-            assert!(!fault.is_lasting(), "{fault}");
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(5), renews).await.expect("it is found");
+    until_answered(Duration::from_secs(5), || async { keeps.renew(from_ref(&ours)).await.remove(0) }).await;
 }

@@ -3,24 +3,19 @@
 use std::time::{Duration, Instant};
 
 use leasehold_core::{Store, WaitMode};
-use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
 use super::replicas::replica;
-use crate::queue::until;
-use crate::world::{attempt, granted, passing, runtime};
-
-fn store(cluster: &Cluster) -> ClusterStore {
-    ClusterStore::from_url(&cluster.url(), runtime()).unwrap()
-}
+use crate::queue::{until, until_answered};
+use crate::world::{attempt, cluster_store, granted, passing};
 
 /// Regression: each caller asked all nodes anew, after the caller before it had asked them in vain,
 /// for six seconds each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_reach_no_node_do_not_wait_for_each_other() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
-    let store = store(&cluster);
+    let store = cluster_store(&cluster.url());
     cluster.nodes().iter().for_each(Server::stop);
     let began = Instant::now();
     let callers: Vec<_> = (0..6)
@@ -39,10 +34,7 @@ async fn callers_that_reach_no_node_do_not_wait_for_each_other() {
     cluster.nodes().iter().for_each(Server::cont);
     assert!(took < Duration::from_secs(8), "{took:?}");
     // Later callers ask again.
-    let began = Instant::now();
-    while let Err(fault) = store.open().await {
-        assert!(began.elapsed() < Duration::from_secs(20), "{fault}");
-    }
+    until_answered(Duration::from_secs(20), || store.open()).await;
 }
 
 /// Regression: the masters were opened one after the other, and each that hung cost two seconds.
@@ -53,7 +45,7 @@ async fn masters_that_hang_do_not_delay_the_opening() {
     nodes.sort_by_key(|node| node.port());
     nodes[..2].iter().for_each(|node| node.stop());
     let began = Instant::now();
-    let opened = store(&cluster).open().await;
+    let opened = cluster_store(&cluster.url()).open().await;
     let took = began.elapsed();
     nodes[..2].iter().for_each(|node| node.cont());
     opened.unwrap();
@@ -64,7 +56,7 @@ async fn masters_that_hang_do_not_delay_the_opening() {
 #[tokio::test]
 async fn a_node_that_hangs_does_not_delay_requests_to_others() {
     let cluster = Cluster::start(Flavor::Redis82, 3, 0);
-    let store = store(&cluster);
+    let store = cluster_store(&cluster.url());
     let named_first = &cluster.nodes()[0];
     named_first.stop();
     // The last slots are at the last node.
@@ -80,7 +72,7 @@ async fn a_node_that_hangs_does_not_delay_requests_to_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_that_find_no_owner_fail_within_one_call() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
-    let store = store(&cluster);
+    let store = cluster_store(&cluster.url());
     cluster.nodes().iter().for_each(Server::stop);
     let leases: Vec<_> = (0..6).map(|n| attempt(&[&format!("k{n}")])).collect();
     let began = Instant::now();
@@ -102,10 +94,10 @@ async fn a_node_that_has_left_the_cluster_is_passed_over() {
         let left = Server::setup(flavor).arg("cluster-enabled", "yes").start();
         let alone = format!("redis+cluster://127.0.0.1:{}", left.port());
         let url = cluster.url().replace("://", &format!("://127.0.0.1:{},", left.port()));
-        ClusterStore::from_url(&url, runtime()).unwrap().open().await.unwrap();
-        let store = ClusterStore::from_url(&url, runtime()).unwrap();
+        cluster_store(&url).open().await.unwrap();
+        let store = cluster_store(&url);
         granted(store.grant(&attempt(&["k"]), WaitMode::Try).await);
-        let answer = ClusterStore::from_url(&alone, runtime()).unwrap().open().await;
+        let answer = cluster_store(&alone).open().await;
         passing(answer, &["no slots", "give the cluster's slots to nodes"]);
     }
 }
@@ -114,7 +106,7 @@ async fn a_node_that_has_left_the_cluster_is_passed_over() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_request_after_a_failover_is_made_at_the_new_master() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 1);
-    let store = store(&cluster);
+    let store = cluster_store(&cluster.url());
     let first = attempt(&["k"]);
     granted(store.grant(&first, WaitMode::Try).await);
     store.release(&first).await.unwrap();
@@ -131,7 +123,7 @@ async fn the_first_request_after_a_failover_is_made_at_the_new_master() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_to_a_node_that_owns_no_slots_any_more_is_closed() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 1);
-    let store = store(&cluster);
+    let store = cluster_store(&cluster.url());
     granted(store.grant(&attempt(&["k"]), WaitMode::Try).await);
     let slot = slot_of(b"k");
     let owner = cluster.owner(slot);
@@ -157,7 +149,7 @@ async fn a_replica_that_replaces_a_master_that_hangs_is_found_within_a_second() 
         // The replica takes over when it is told to, and not before.
         node.text(&["CONFIG", "SET", "cluster-node-timeout", "60000"]);
     }
-    let store = store(&cluster);
+    let store = cluster_store(&cluster.url());
     let ours = attempt(&["k"]);
     granted(store.grant(&ours, WaitMode::Try).await);
     store.release(&ours).await.unwrap();

@@ -7,7 +7,7 @@ use leasehold_redis::ClusterStore;
 use servers::{Cluster, Flavor, Reply, TlsFiles};
 
 use crate::tls::Authority;
-use crate::world::{attempt, granted, lasting, runtime};
+use crate::world::{attempt, cluster_store, granted, lasting};
 
 /// All nodes show the same certificate. Debian's build of 7.0 is the only one here that has TLS.
 fn cluster(files: &TlsFiles, authority: &Authority, announced: Option<&str>) -> Cluster {
@@ -27,7 +27,7 @@ fn cluster(files: &TlsFiles, authority: &Authority, announced: Option<&str>) -> 
 /// The URL names one node, so that the others are known from it alone.
 fn store(cluster: &Cluster, ca: &Path) -> ClusterStore {
     let (port, ca) = (cluster.nodes()[0].port(), ca.display());
-    ClusterStore::from_url(&format!("rediss+cluster://127.0.0.1:{port}?ca={ca}"), runtime()).unwrap()
+    cluster_store(&format!("rediss+cluster://127.0.0.1:{port}?ca={ca}"))
 }
 
 async fn take_and_release(store: &ClusterStore, name: &str) -> Result<(), Fault> {
@@ -58,7 +58,7 @@ async fn every_node_is_spoken_to_by_tls_and_must_show_its_name() {
     lasting(store(&cluster, &other.pem).open().await, &["authority", "not trusted"]);
     // Plain connections are refused: the port accepts only TLS.
     let plainly = format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[0].port());
-    let plainly = ClusterStore::from_url(&plainly, runtime()).unwrap();
+    let plainly = cluster_store(&plainly);
     assert!(plainly.open().await.is_err());
 }
 
