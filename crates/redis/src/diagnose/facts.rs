@@ -124,13 +124,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lines_of_info_are_fields_and_its_headings_are_none() {
-        let facts = Facts::of("# Server\r\nredis_version:7.0.15\r\n\r\n# Memory\r\nmaxmemory:100\r\n");
-        assert_eq!(facts.text("redis_version"), Some("7.0.15"));
-        assert_eq!((facts.number("maxmemory"), facts.number("redis_version")), (Some(100), None));
-    }
-
-    #[test]
     fn replicas_are_read_with_what_they_lack() {
         let facts = Facts::of(
             "master_repl_offset:1000\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=900,lag=1\r\n\

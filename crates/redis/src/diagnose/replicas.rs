@@ -102,12 +102,6 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_no_place_for_locks() {
-        let findings = judged("role:slave\nmaster_host:m\nmaster_port:7");
-        assert!(findings[0].severity == Severity::Unsafe && findings[0].what.contains("m:7"));
-    }
-
-    #[test]
     fn a_pair_that_does_not_wait_for_its_replica_is_a_warning() {
         let findings = judged(&format!("{PAIR}\nmin-replicas-to-write:0"));
         assert!(has(&findings, "replication", Severity::Warning));

@@ -2,9 +2,8 @@
 //! and only for that lock.
 
 use leasehold_core::{
-    Acquire, AdminStore as _, Attempt, BreakNote, Claim, Drift, Fault, FaultCause, FaultKind, Fence,
-    GrantAnswer, InspectStore as _, KeyState, Mark, MarkStore as _, Outcome, Patience, Stamp, Step, Store,
-    WaitMode,
+    AdminStore as _, Attempt, BreakNote, Claim, Fault, FaultCause, FaultKind, Fence, GrantAnswer,
+    InspectStore as _, KeyState, Mark, MarkStore as _, Stamp, Store, WaitMode,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::slot::{Side, side_key};
@@ -13,7 +12,7 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use crate::queue::{BOTH, WAIT};
-use crate::world::{attempt, every_server, grant, granted, key, lasting, runtime, started, store};
+use crate::world::{attempt, every_server, grant, granted, info, key, lasting, started, store};
 
 const FLAVORS: [Flavor; 3] = [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91];
 /// The first one makes the key count as contended: a batch does not look at the others.
@@ -51,11 +50,7 @@ async fn faults(store: &RedisStore, holder: &Attempt, name: &str) -> Vec<Fault> 
 /// and so did those for other keys, which share their connection.
 #[tokio::test]
 async fn a_value_of_megabytes_is_another_programs_lock_and_is_not_sent_whole() {
-    let sent = |server: &Server| -> usize {
-        let stats = server.text(&["INFO", "stats"]);
-        let mut lines = stats.as_text().unwrap().lines();
-        lines.find_map(|line| line.strip_prefix("total_net_output_bytes:")?.parse().ok()).unwrap()
-    };
+    let sent = |server: &Server| info(server, "stats", "total_net_output_bytes");
     for (flavor, server, store) in every_server() {
         server.text(&["SET", "k", &"x".repeat(5 << 20)]);
         let before = sent(&server);
@@ -71,11 +66,7 @@ async fn a_huge_value_at_a_key_is_not_copied_by_the_server() {
     for flavor in [Flavor::Redis62, Flavor::Redis82, Flavor::Valkey91] {
         let (server, store) = started(flavor);
         server.text(&["SETRANGE", "k", &(64 << 20).to_string(), "x"]);
-        let peak = || -> usize {
-            let memory = server.text(&["INFO", "memory"]);
-            let mut lines = memory.as_text().unwrap().lines();
-            lines.find_map(|line| line.strip_prefix("used_memory_peak:")?.parse().ok()).unwrap()
-        };
+        let peak = || info(&server, "memory", "used_memory_peak");
         let before = peak();
         assert!(matches!(grant(&store, &attempt(&["k"])).await, Ok(GrantAnswer::Busy { .. })), "{flavor}");
         store.inspect(&key("k")).await.unwrap();
@@ -104,7 +95,9 @@ async fn a_wrong_type_next_to_a_key_is_told_at_once_with_the_name_of_that_key() 
                         lasting(grant(&store, &ours).await, &["delete it"]);
                     }
                     for fault in faults(&store, &ours, "k\n").await {
-                        assert_eq!(fault.kind, FaultKind::Lasting, "{flavor} {wrong:?}: {fault}");
+                        let kind = (fault.kind, fault.cause);
+                        let expected = (FaultKind::Lasting, FaultCause::WrongType);
+                        assert_eq!(kind, expected, "{flavor} {wrong:?}: {fault}");
                         let named = wrong.escape_default().to_string();
                         assert!(fault.reason.contains(&named), "{flavor} {wrong:?}: {fault}");
                         assert!(fault.reason.contains("delete it"), "{flavor} {wrong:?}: {fault}");
@@ -134,23 +127,6 @@ async fn a_survey_of_many_keys_goes_on_past_a_damaged_one() {
             assert_eq!((&state.key, state.damage.is_some()), (key, nth == 7), "{flavor}: {state:?}");
             assert_eq!(state.holders.is_empty(), nth == 7, "{flavor}: {state:?}");
         }
-    }
-}
-
-/// A try ends as soon as it is answered, whatever its outage limit.
-#[tokio::test]
-async fn a_try_at_a_damaged_key_asks_once() {
-    let server = Server::start(Flavor::Valkey91);
-    server.text(&["RPUSH", &side(Side::Waiters, "k"), "x"]);
-    let (store, ours, runtime) = (store(&server.url()), attempt(&["k"]), runtime());
-    let patience = Patience::new(None, Duration::from_secs(10));
-    let mut machine = Acquire::new(runtime.now(), ours.ttl, Drift::BETWEEN_MACHINES, patience, 1);
-    assert_eq!(machine.next(runtime.now()), Step::Ask);
-    machine.handle_sent(runtime.now());
-    machine.handle_fault(runtime.now(), store.grant(&ours, WAIT).await.unwrap_err());
-    match machine.next(runtime.now()) {
-        Step::Done(Outcome::Refused(fault)) => assert_eq!(fault.cause, FaultCause::WrongType),
-        other => panic!("{other:?}"),
     }
 }
 

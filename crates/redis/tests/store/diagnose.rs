@@ -175,7 +175,8 @@ async fn a_pair_that_keeps_nothing_on_disk_is_unsafe_and_each_command_mends_its_
         let confirmed = store(&format!("{}?replicas=1", master.url()));
         assert_eq!(about(&diagnosed(&confirmed).await, "replication"), None, "{flavor}");
         let at_replica = diagnosed(&store(&replica.url())).await;
-        found(&at_replica, "replicas", Severity::Unsafe, &["is a replica of 127.0.0.1:", "no writes"]);
+        let of_it = format!("is a replica of 127.0.0.1:{}, ", master.port());
+        found(&at_replica, "replicas", Severity::Unsafe, &[&of_it, "no writes"]);
         let too_many = store(&format!("{}?replicas=2", master.url()));
         found(&diagnosed(&too_many).await, "replicas", Severity::Unsafe, &["replicas=2"]);
     }

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,8 +9,7 @@ use std::time::Duration;
 use leasehold_core::{HoldAnswer, InspectStore as _, Store};
 use servers::{Flavor, Server};
 
-use crate::queue::until;
-use crate::world::{attempt, behind_a_proxy, grant, granted, key, passing, started, store};
+use crate::world::{attempt, behind_a_proxy, grant, granted, info, key, passing, started, store};
 
 #[tokio::test]
 async fn a_black_hole_is_left_for_a_new_connection() {
@@ -63,25 +61,6 @@ async fn a_late_answer_closes_no_connection_that_still_answers_others() {
 }
 
 #[tokio::test]
-async fn a_killed_server_is_refused_in_passing_and_found_again() {
-    let (server, store) = started(Flavor::Redis62);
-    let ours = attempt(&["k"]);
-    let first = granted(grant(&store, &ours).await);
-    server.kill_9();
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    passing(grant(&store, &ours).await, &["cannot connect", "refused"]);
-    passing(store.open().await, &["cannot connect", "refused"]);
-    server.restart();
-    assert_eq!(
-        store.renew(from_ref(&ours)).await,
-        [Ok(HoldAnswer::NotHeld { key: key("k"), held_by: None })],
-        "it has forgotten everything"
-    );
-    assert!(granted(grant(&store, &ours).await) > first, "and fences rise all the same");
-    store.give_up(&ours).await.unwrap();
-}
-
-#[tokio::test]
 async fn a_restart_between_two_calls_goes_unnoticed() {
     let (server, store) = started(Flavor::Valkey91);
     store.open().await.unwrap();
@@ -102,12 +81,7 @@ async fn a_thousand_tasks_make_one_connection() {
     // A thousand calls of scripts that are not loaded yet may take more than half a second on a
     // busy machine.
     let store = Arc::new(store(&format!("{}?call-limit=10s", server.url())));
-    let made = || {
-        let info = server.text(&["INFO", "stats"]);
-        let line =
-            info.as_text().unwrap().lines().find(|line| line.starts_with("total_connections_received:"));
-        line.and_then(|line| line.split_once(':')).unwrap().1.trim().parse::<u32>().unwrap()
-    };
+    let made = || info(&server, "stats", "total_connections_received");
     let before = made();
     let tasks: Vec<_> = (0..1000)
         .map(|n| {
@@ -166,19 +140,4 @@ async fn a_proxy_without_hello_is_spoken_to_in_resp2_and_that_is_remembered() {
         }
         assert_eq!(hellos.load(Ordering::Relaxed), if speaks_resp2 { 1 } else { 3 }, "{refusal}");
     }
-}
-
-/// Its name may lead to the new master by now.
-#[tokio::test]
-async fn a_server_that_became_a_replica_is_left_for_a_new_connection() {
-    let (server, store) = started(Flavor::Valkey91);
-    let [first, ours] = [&["a"][..], &["b", "c"]].map(attempt);
-    granted(grant(&store, &first).await);
-    server.text(&["REPLICAOF", "127.0.0.1", "1"]);
-    let is_connected = || server.text(&["CLIENT", "LIST"]).as_text().unwrap().contains(" resp=3 ");
-    assert!(is_connected());
-    passing(grant(&store, &ours).await, &["replica"]);
-    until("it is closed", Duration::from_secs(5), || !is_connected()).await;
-    server.text(&["REPLICAOF", "NO", "ONE"]);
-    granted(grant(&store, &ours).await);
 }

@@ -23,24 +23,8 @@ async fn line_at(connection: &mut MultiplexedConnection, channels: [Option<u128>
     all
 }
 
-async fn line(connection: &mut MultiplexedConnection) -> [Attempt; 3] {
-    line_at(connection, [None, Some(7)]).await
-}
-
 fn is_held_by(server: &Server, attempt: &Attempt) -> bool {
     value(server, "a").is_some_and(|value| value.contains(&attempt.holder.digits()))
-}
-
-#[tokio::test]
-async fn a_server_whose_memory_is_full_hands_a_lock_on() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let mut connection = connect(&server.url()).await;
-        let [first, second, _] = line(&mut connection).await;
-        server.text(&["CONFIG", "SET", "maxmemory", "1"]);
-        assert_eq!(ask(&mut connection, Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
-        assert!(is_held_by(&server, &second), "{flavor}");
-    }
 }
 
 #[tokio::test]
@@ -49,7 +33,7 @@ async fn a_holder_without_the_right_to_publish_hands_the_lock_over() {
         let server =
             Server::setup(flavor).acl_user("mute", "on >secret ~* resetchannels +@all -publish").start();
         let mut connection = connect(&as_user(&server, "mute")).await;
-        let [first, second, third] = line(&mut connection).await;
+        let [first, second, third] = line_at(&mut connection, [None, Some(7)]).await;
         assert_eq!(ask(&mut connection, Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
         assert!(is_held_by(&server, &second), "{flavor}");
         // Only the notification of the third, that it is now first, is missing.

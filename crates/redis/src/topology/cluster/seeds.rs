@@ -63,15 +63,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "tls")]
-    fn every_node_speaks_tls_or_none() {
-        let read = seeds("rediss+cluster://a,b?ca=/ca.pem").unwrap();
-        assert_eq!(read.access.tls.unwrap().authority, Some("/ca.pem".into()));
-        assert_eq!(read.name, "rediss+cluster://a,b");
-        assert!(seeds("redis+cluster://a").unwrap().access.tls.is_none());
-    }
-
-    #[test]
     fn a_url_of_no_cluster_or_with_a_database_is_refused_without_the_password() {
         for url in
             ["redis://u:s3cret@a", "redis+cluster://u:s3cret@a,b/1", "redis+cluster://u:s3cret@a,b?db=1"]

@@ -4,18 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Attempt, BreakNote, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _, Key, Mark,
+    AdminStore as _, Attempt, BreakNote, Fault, GrantAnswer, HoldAnswer, InspectStore as _, Mark,
     MarkStore as _, Stamp, Store, WaitMode,
 };
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
-use servers::{Cluster, Flavor, Reply};
+use servers::{Cluster, Flavor};
 
-use crate::world::{attempt, claiming, granted, key, passing, runtime};
-
-fn store(url: &str) -> ClusterStore {
-    ClusterStore::from_url(url, runtime()).unwrap()
-}
+use crate::world::{attempt, cluster_store, granted, key, passing};
 
 async fn grant(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
     store.grant(attempt, WaitMode::Try).await
@@ -33,37 +29,9 @@ async fn at_last(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer,
     grant(store, attempt).await
 }
 
-/// One node is enough to find the others, and every kind of key is found at its owner.
-#[tokio::test]
-async fn keys_are_at_the_nodes_that_own_their_slots() {
-    for flavor in Flavor::ALL {
-        let cluster = Cluster::start(flavor, 3, 0);
-        let store = store(&format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[2].port()));
-        store.open().await.unwrap();
-        let names: [&[u8]; 9] =
-            [b"a", b"invoice:42", b"{order:7}:stock", b"{}", b"{", b"}{", b"a{b}c", b"{}{a}", b"\xff\0{\n"];
-        for name in names {
-            let [one, next] = [(); 2].map(|()| claiming(Claim::exclusive(Key::new(name).unwrap())));
-            let first = granted(grant(&store, &one).await);
-            let owner = cluster.owner(slot_of(name));
-            assert_eq!(
-                owner.command(&[b"EXISTS", name]),
-                Reply::Integer(1),
-                "{flavor}: {}",
-                name.escape_ascii()
-            );
-            assert_eq!(store.renew(std::slice::from_ref(&one)).await, [Ok(HoldAnswer::Done)]);
-            assert_eq!(store.inspect(one.claim.first_key()).await.unwrap().holders.len(), 1);
-            assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
-            assert!(granted(grant(&store, &next).await) > first);
-        }
-        assert_eq!(store.list(b"").await.unwrap().len(), names.len());
-    }
-}
-
 #[tokio::test]
 async fn keys_of_different_slots_are_refused_by_name_before_anything_is_sent() {
-    let store = store("redis+cluster://127.0.0.1:1");
+    let store = cluster_store("redis+cluster://127.0.0.1:1");
     let apart = attempt(&["a", "b", "{a}c"]);
     let misuse = store.admit(&apart.claim).unwrap_err().to_string();
     assert!(misuse.starts_with("a and b lie in different slots") && misuse.contains("{order:7}"), "{misuse}");
@@ -75,11 +43,11 @@ async fn keys_of_different_slots_are_refused_by_name_before_anything_is_sent() {
 #[tokio::test]
 async fn a_single_server_is_not_taken_for_a_cluster_nor_a_node_for_a_single_server() {
     let server = servers::Server::start(Flavor::Redis70);
-    let alone = store(&format!("redis+cluster://127.0.0.1:{}", server.port()));
+    let alone = cluster_store(&format!("redis+cluster://127.0.0.1:{}", server.port()));
     let fault = alone.open().await.unwrap_err();
     assert!(fault.is_lasting() && fault.to_string().contains("write redis://"), "{fault}");
     // A node that is down may be one of a cluster.
-    let one_down = store(&format!("redis+cluster://127.0.0.1:{},127.0.0.1:1", server.port()));
+    let one_down = cluster_store(&format!("redis+cluster://127.0.0.1:{},127.0.0.1:1", server.port()));
     passing(one_down.open().await, &["no node of the cluster answers", "write redis://", "cannot connect"]);
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
     let node = crate::world::store(&cluster.nodes()[0].url());
@@ -95,7 +63,7 @@ async fn a_single_server_is_not_taken_for_a_cluster_nor_a_node_for_a_single_serv
 async fn a_slot_that_moved_is_followed() {
     for flavor in Flavor::ALL {
         let cluster = Cluster::start(flavor, 3, 0);
-        let store = store(&cluster.url());
+        let store = cluster_store(&cluster.url());
         let held = attempt(&["k"]);
         let first = granted(grant(&store, &held).await);
         let slot = slot_of(b"k");
@@ -120,7 +88,7 @@ async fn every_lease_of_a_slot_that_moved_is_renewed_by_one_call() {
     for node in cluster.nodes() {
         node.text(&["CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint"]);
     }
-    let store = store(&cluster.url());
+    let store = cluster_store(&cluster.url());
     let slot = slot_of(b"k");
     let elsewhere = (0..)
         .map(|n| format!("k{n}"))
@@ -138,7 +106,7 @@ async fn every_lease_of_a_slot_that_moved_is_renewed_by_one_call() {
 async fn a_slot_that_is_on_its_way_is_waited_for() {
     for flavor in Flavor::ALL {
         let cluster = Arc::new(Cluster::start(flavor, 3, 0));
-        let store = store(&cluster.url());
+        let store = cluster_store(&cluster.url());
         let held = attempt(&["k"]);
         let first = granted(grant(&store, &held).await);
         let slot = slot_of(b"k");
@@ -165,7 +133,7 @@ async fn a_slot_that_is_on_its_way_is_waited_for() {
 async fn marks_and_breaks_of_a_slot_that_is_on_its_way_are_listed() {
     for flavor in [Flavor::Redis70, Flavor::Valkey91] {
         let cluster = Cluster::start(flavor, 3, 0);
-        let store = store(&cluster.url());
+        let store = cluster_store(&cluster.url());
         let held = attempt(&["k"]);
         let fence = granted(grant(&store, &held).await);
         let mark = Mark::new(Stamp::from_micros(1), fence, None);
