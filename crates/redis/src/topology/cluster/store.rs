@@ -16,6 +16,7 @@ use super::seeds::Seeds;
 use super::{Cluster, one_slot};
 use crate::address::Address;
 use crate::client::{Bounds, Client, quarantine_warning};
+use crate::connection::route::Route;
 use crate::fault::Faults;
 use crate::requests::confirm::confirmed_first;
 use crate::requests::renew::Verb;
@@ -70,6 +71,15 @@ impl ClusterStore {
     }
 }
 
+/// A request to the client of a node, on a route that is returned with the redirects on it.
+macro_rules! asking {
+    ($request:ident($($argument:expr),*)) => {
+        move |client: Arc<Client>, mut route: Route| async move {
+            (client.$request($($argument,)* &mut route).await, route)
+        }
+    };
+}
+
 impl Cluster {
     /// Finds the owners of the slots, and checks that scripts may be run.
     async fn open(&self) -> Result<(), Fault> {
@@ -91,10 +101,7 @@ impl Cluster {
     }
 
     async fn grant(&self, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {
-        let ask = |client: Arc<Client>, mut route| async move {
-            (client.grant(attempt, wait_mode, &mut route).await, route)
-        };
-        let answer = self.for_attempt(attempt, ask).await;
+        let answer = self.for_attempt(attempt, asking!(grant(attempt, wait_mode))).await;
         if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
             self.watch();
         }
@@ -102,21 +109,15 @@ impl Cluster {
     }
 
     pub(super) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
-        self.at_owner(key, |client, mut route| async move { (client.inspect(key, &mut route).await, route) })
-            .await
+        self.at_owner(key, asking!(inspect(key))).await
     }
 
     pub(super) async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
-        self.at_owner(key, |client, mut route| async move { (client.marked(key, &mut route).await, route) })
-            .await
+        self.at_owner(key, asking!(marked(key))).await
     }
 
     pub(super) async fn last_break(&self, key: &Key) -> Result<Option<BreakRecord>, Fault> {
-        self.at_owner(
-            key,
-            |client, mut route| async move { (client.last_break(key, &mut route).await, route) },
-        )
-        .await
+        self.at_owner(key, asking!(last_break(key))).await
     }
 }
 
@@ -193,17 +194,13 @@ impl MemberStore for ClusterStore {
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
-        Box::pin(self.cluster.for_attempt(attempt, move |client, mut route| async move {
-            (client.raise(attempt, &mut route).await, route)
-        }))
+        Box::pin(self.cluster.for_attempt(attempt, asking!(raise(attempt))))
     }
 }
 
 impl TransferStore for ClusterStore {
     fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
-        Box::pin(self.cluster.for_attempt(attempt, move |client, mut route| async move {
-            (client.transfer(attempt, successor, &mut route).await, route)
-        }))
+        Box::pin(self.cluster.for_attempt(attempt, asking!(transfer(attempt, successor))))
     }
 }
 
@@ -245,9 +242,7 @@ impl MarkStore for ClusterStore {
         mark: &'a Mark,
         keep: Duration,
     ) -> StoreFuture<'a, HoldAnswer> {
-        Box::pin(self.cluster.for_attempt(attempt, move |client, mut route| async move {
-            (client.mark(attempt, mark, keep, &mut route).await, route)
-        }))
+        Box::pin(self.cluster.for_attempt(attempt, asking!(mark(attempt, mark, keep))))
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
@@ -255,9 +250,7 @@ impl MarkStore for ClusterStore {
     }
 
     fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
-        Box::pin(self.cluster.at_owner(key, move |client, mut route| async move {
-            (client.forget(key, &mut route).await, route)
-        }))
+        Box::pin(self.cluster.at_owner(key, asking!(forget(key))))
     }
 
     fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
@@ -276,9 +269,7 @@ impl AdminStore for ClusterStore {
         fence: Fence,
         note: &'a BreakNote,
     ) -> StoreFuture<'a, BreakAnswer> {
-        Box::pin(self.cluster.at_owner(key, move |client, mut route| async move {
-            (client.break_lease(key, fence, note, &mut route).await, route)
-        }))
+        Box::pin(self.cluster.at_owner(key, asking!(break_lease(key, fence, note))))
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
@@ -303,9 +294,7 @@ impl BaselineStore for ClusterStore {
             _ => 0,
         };
         let limit = self.cluster.bounds.call_limit;
-        Box::pin(self.cluster.follow(slot, limit, None, move |client, mut route| async move {
-            (client.run_baseline(what, &mut route).await, route)
-        }))
+        Box::pin(self.cluster.follow(slot, limit, None, asking!(run_baseline(what))))
     }
 }
 
