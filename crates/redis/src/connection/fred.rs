@@ -113,7 +113,10 @@ fn answer(frame: Resp3Frame) -> Result<Value, RedisError> {
         Resp3Frame::Null => Value::Nil,
         Resp3Frame::Number { data, .. } => Value::Int(data),
         Resp3Frame::BlobString { data, .. } => Value::BulkString(data.to_vec()),
-        Resp3Frame::SimpleString { data, .. } => simple(&data),
+        Resp3Frame::SimpleString { data, .. } if *data == *b"OK" => Value::Okay,
+        Resp3Frame::SimpleString { data, .. } => {
+            Value::SimpleString(String::from_utf8_lossy(&data).into_owned())
+        }
         Resp3Frame::SimpleError { data, .. } => refusal(data.as_bytes())?,
         Resp3Frame::BlobError { data, .. } => refusal(&data)?,
         Resp3Frame::Array { data, .. } => Value::Array(several(data)?),
@@ -136,13 +139,6 @@ fn answer(frame: Resp3Frame) -> Result<Value, RedisError> {
                 .into());
         }
     })
-}
-
-fn simple(text: &[u8]) -> Value {
-    match text {
-        b"OK" => Value::Okay,
-        text => Value::SimpleString(String::from_utf8_lossy(text).into_owned()),
-    }
 }
 
 /// Reads an error line as redis-rs does.

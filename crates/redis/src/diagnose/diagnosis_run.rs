@@ -65,11 +65,6 @@ impl Setting {
         Finding::note(about, &self.at, what)
     }
 
-    /// Returns true if a quorum compensates for what the server may forget.
-    pub(super) fn is_bridged(&self) -> bool {
-        self.quarantine && self.role != StoreRole::Alone
-    }
-
     /// The command with which an operator gives the user more permissions.
     pub(super) fn allow(&self, rules: &str) -> String {
         format!("ACL SETUSER {} {rules}", self.user)

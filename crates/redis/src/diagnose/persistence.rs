@@ -23,7 +23,7 @@ fn kept(setting: &Setting, facts: &Facts) -> Finding {
         let why = "a lease counts only when it is on disk, so no lock is ever granted";
         return setting.finding(Severity::Unsafe, ABOUT, what, why).at_server(APPEND);
     }
-    if setting.is_bridged() {
+    if setting.quarantine && setting.role != StoreRole::Alone {
         let what =
             "as a member of a quorum it abstains after a restart until what it may have forgotten has ended";
         return setting.note(ABOUT, what);

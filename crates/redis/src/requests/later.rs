@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Key, Runtime, StoreFuture};
+use leasehold_core::{Attempt, Fault, Instant, Key, Runtime, StoreFuture};
 
 use crate::client::Client;
 use crate::reply::advance_in;
@@ -14,15 +14,6 @@ use crate::script::advance_call;
 const REST: Duration = Duration::from_secs(1);
 
 impl Client {
-    /// An attempt that lost what it was handed was not reached in time, so other waiters may have
-    /// been skipped too.
-    pub(crate) fn ask_again_after(&self, attempt: &Attempt, answer: &Result<HoldAnswer, Fault>) {
-        if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
-            let now = self.runtime.now();
-            attempt.claim.keys().for_each(|key| self.shared.waiting.ask_for(key, now));
-        }
-    }
-
     /// Hands keys over in the background, because one request could not handle all of them.
     pub(crate) fn advance_later(&self, mut keys: Vec<Key>) {
         let me = self.me.clone();

@@ -44,8 +44,13 @@ impl Client {
             Verb::Rejoin => self.rejoin(attempts, route).await,
         };
         let mut answers = kept.unwrap_or_else(|fault| vec![Err(fault); attempts.len()]);
+        // An attempt that lost what it was handed was not reached in time, so other waiters may have
+        // been skipped too.
+        let now = self.runtime.now();
         for (attempt, answer) in attempts.iter().zip(&answers) {
-            self.ask_again_after(attempt, answer);
+            if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
+                attempt.claim.keys().for_each(|key| self.shared.waiting.ask_for(key, now));
+            }
         }
         self.confirm_held(route, &mut answers).await;
         answers

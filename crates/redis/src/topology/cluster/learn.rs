@@ -56,8 +56,14 @@ impl Cluster {
             return Err(fault.clone());
         }
         let began = self.runtime.now();
-        let nodes = self.to_ask();
-        match Box::pin(self.first_to_answer(nodes, |node| self.ask_for_owners(node))).await {
+        let ask = |node: Node| -> StoreFuture<'_, _> {
+            let client = self.client(&node);
+            Box::pin(async move {
+                let sent = self.runtime.now();
+                Ok((sent, client.owners(&node).await?))
+            })
+        };
+        match Box::pin(self.first_to_answer(self.to_ask(), ask)).await {
             Ok((sent, map)) => {
                 self.know(sent, |known| *known = map);
                 Ok(())
@@ -98,15 +104,6 @@ impl Cluster {
                 () = self.runtime.sleep_until(next_at), if !is_last => {}
             }
         }
-    }
-
-    /// Asks a node for the owners, and notes when it was asked.
-    fn ask_for_owners(&self, node: Node) -> StoreFuture<'_, (Instant, Map)> {
-        let client = self.client(&node);
-        Box::pin(async move {
-            let sent = self.runtime.now();
-            Ok((sent, client.owners(&node).await?))
-        })
     }
 
     /// When a node may be asked again after a fault or a redirect.
