@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::{
     AdminStore as _, Attempt, BreakAnswer, BreakNote, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer,
-    InspectStore as _, MemberStore as _, Proposal, RaiseAnswer, Store, Ttl, WaitMode, Wake,
+    InspectStore as _, MemberStore as _, Proposal, RaiseAnswer, Store, Ttl, Wake,
 };
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
@@ -17,7 +17,8 @@ use crate::queue_order::SOON;
 use crate::replicas::{linked, pair};
 use crate::settling::{arrives, cut_off, given_up_as_it_arrives};
 use crate::world::{
-    a_minute_later, as_user, attempt, granted, key, lasting, passing, runtime, started_with, store, value,
+    a_minute_later, as_user, attempt, grant, granted, key, lasting, passing, runtime, started_with, store,
+    value,
 };
 
 /// As short as a quorum's longest ttl may be.
@@ -38,10 +39,6 @@ fn clock() -> u64 {
 fn at_fence(attempt: &Attempt, fence: u64) -> Attempt {
     let proposal = Proposal { fence: Fence::new(fence).unwrap(), max_ttl: Ttl::new(MAX_TTL).unwrap() };
     attempt.with_ttl(Ttl::new(Duration::from_secs(2)).unwrap()).at_member(attempt.holder, proposal)
-}
-
-async fn grant(store: &RedisStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
-    store.grant(attempt, WaitMode::Try).await
 }
 
 async fn rejoin(store: &RedisStore, attempt: &Attempt) -> Result<HoldAnswer, Fault> {

@@ -33,10 +33,10 @@ async fn a_black_hole_is_left_for_a_new_connection() {
 #[tokio::test]
 async fn a_late_answer_closes_no_connection_that_still_answers_others() {
     let (_server, proxy) = behind_a_proxy(Flavor::Valkey91);
-    let store = Arc::new(store(&format!("{}?call-limit=10s", proxy.url())));
+    let store = store(&format!("{}?call-limit=10s", proxy.url()));
     store.inspect(&key("k")).await.unwrap();
     let inspects = || {
-        let store = Arc::clone(&store);
+        let store = store.clone();
         tokio::spawn(async move { store.inspect(&key("k")).await })
     };
     // Each message takes a second in each direction; later ones wait behind it.
@@ -80,12 +80,12 @@ async fn a_thousand_tasks_make_one_connection() {
     let server = Server::start(Flavor::Redis82);
     // A thousand calls of scripts that are not loaded yet may take more than half a second on a
     // busy machine.
-    let store = Arc::new(store(&format!("{}?call-limit=10s", server.url())));
+    let store = store(&format!("{}?call-limit=10s", server.url()));
     let made = || info(&server, "stats", "total_connections_received");
     let before = made();
     let tasks: Vec<_> = (0..1000)
         .map(|n| {
-            let store = Arc::clone(&store);
+            let store = store.clone();
             tokio::spawn(async move {
                 let ours = attempt(&[&format!("k{n}")]);
                 granted(grant(&store, &ours).await);

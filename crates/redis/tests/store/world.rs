@@ -151,7 +151,7 @@ pub(crate) fn granted(answer: Result<GrantAnswer, Fault>) -> Fence {
     }
 }
 
-pub(crate) async fn grant(store: &RedisStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
+pub(crate) async fn grant(store: &impl Store, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
     store.grant(attempt, WaitMode::Try).await
 }
 

@@ -11,11 +11,7 @@ use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor};
 
-use crate::world::{attempt, cluster_store, granted, key, passing};
-
-async fn grant(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
-    store.grant(attempt, WaitMode::Try).await
-}
+use crate::world::{attempt, cluster_store, grant, granted, key, passing};
 
 /// On a busy machine, a slot takes longer to move than one call may last; then the caller asks
 /// again.
