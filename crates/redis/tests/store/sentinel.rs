@@ -83,7 +83,6 @@ async fn is_found_and_followed(flavor: Flavor) {
         let followed = Instant::now();
         assert_eq!(answer, HoldAnswer::Done, "{flavor}");
         let once_named = followed.saturating_duration_since(named.await.unwrap());
-        println!("{flavor}: followed within {took:?}, {once_named:?} once it was named");
         assert!(once_named < FOLLOWED_ONCE_NAMED, "{once_named:?} of {took:?}");
         store.release(&ours).await.unwrap();
         // It comes back as a master, and the sentinels turn it into a replica.
@@ -113,9 +112,8 @@ async fn a_lock_that_is_unknown_to_the_new_master_is_reported_as_lost_at_the_nex
     let fence = granted(grant(&store, &ours).await);
     watched.servers[0].kill_9();
     watched.servers[1].cont();
-    let (answer, took) = renewed(&store, &ours).await;
+    let (answer, _) = renewed(&store, &ours).await;
     assert_eq!(answer, HoldAnswer::NotHeld { key: key("k"), held_by: None });
-    println!("reported within {took:?}");
     let next = attempt(&["k"]);
     assert!(granted(grant(&store, &next).await) > fence);
 }
@@ -129,7 +127,6 @@ async fn a_master_that_hangs_is_left_and_found_as_a_replica_when_it_comes_back()
     until("the replica has it", FOLLOWED_WITHIN, || value(&watched.servers[1], "k").is_some()).await;
     watched.servers[0].stop();
     let (answer, took) = renewed(&store, &ours).await;
-    println!("followed within {took:?}");
     assert_eq!(answer, HoldAnswer::Done);
     assert!(took < FOLLOWED_WITHIN, "{took:?}");
     watched.servers[0].cont();
@@ -156,10 +153,8 @@ async fn a_queued_waiter_is_notified_by_the_new_master() {
             (0..3).all(|sentinel| watched.master_by(sentinel) == 1)
         })
         .await;
-        let failed_over = Instant::now();
         until_queued(&watched.servers[1], &[&first]).await;
         until("it hears there", FOLLOWED_WITHIN, || listeners(&watched.servers[1]) >= 1).await;
-        println!("is queued there after {:?}", failed_over.elapsed());
         let took = hand_over(&here, &holder, waiter).await;
         assert!(took < Duration::from_secs(2), "{took:?}");
     }
@@ -180,10 +175,8 @@ async fn a_waiter_notices_a_master_that_was_demoted_without_notice() {
         watched.sentinels.iter().for_each(Server::stop);
         watched.servers[1].text(&["REPLICAOF", "NO", "ONE"]);
         watched.servers[0].text(&["REPLICAOF", "127.0.0.1", &watched.servers[1].port().to_string()]);
-        let demoted = Instant::now();
         until("the demoted one is left", Duration::from_secs(2), || listeners(&watched.servers[0]) == 0)
             .await;
-        println!("left after {:?}", demoted.elapsed());
         watched.sentinels.iter().for_each(Server::cont);
     }
 }
@@ -363,7 +356,6 @@ async fn is_left_when_the_listened_to_sentinel_fails(fail: fn(&Server), within: 
         assert!(began.elapsed() < within, "still renewed at the old master");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    println!("left after {:?}", began.elapsed());
     let next = attempt(&["k"]);
     granted(grant(&store, &next).await);
     assert!(value(&elsewhere, "k").is_some());
