@@ -12,7 +12,7 @@ use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::login::{MINIMAL, without};
 use crate::queue::WAIT;
-use crate::replicas::linked;
+use crate::replicas::pair;
 use crate::world::{
     as_user, at_member, attempt, cluster_store, grant, granted, info, key, lasting, pttl, started,
     started_with, store,
@@ -164,10 +164,7 @@ async fn a_user_that_may_not_subscribe_gets_a_finding_with_the_cost() {
 #[tokio::test]
 async fn a_pair_that_keeps_nothing_on_disk_is_unsafe_and_each_command_mends_its_finding() {
     for flavor in [Flavor::Redis70, Flavor::Valkey91] {
-        let setup = || Server::setup(flavor).arg("repl-diskless-sync-delay", "0").arg("appendonly", "no");
-        let master = setup().start();
-        let replica = setup().arg("replicaof", &format!("127.0.0.1 {}", master.port())).start();
-        linked(&master, &replica).await;
+        let (master, replica) = pair(flavor).await;
         let at_master = store(&master.url());
         mends(&master, &at_master, "persistence", Severity::Unsafe, &["appendonly is no"]).await;
         mends(&master, &at_master, "min-replicas", Severity::Warning, &["min-replicas-to-write is 0"]).await;

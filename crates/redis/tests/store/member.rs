@@ -14,7 +14,7 @@ use servers::{Flavor, Reply, Server};
 use crate::lent::lent;
 use crate::queue::{WAIT, until};
 use crate::queue_order::SOON;
-use crate::replicas::{linked, pair};
+use crate::replicas::pair;
 use crate::settling::{arrives, cut_off, given_up_as_it_arrives};
 use crate::world::{
     a_minute_later, as_user, attempt, grant, granted, key, lasting, passing, runtime, started_with, store,
@@ -120,7 +120,7 @@ async fn a_server_that_was_flushed_abstains() {
 /// It has everything that its master sent, which may be less than what its master answered.
 #[tokio::test]
 async fn a_replica_that_was_promoted_abstains() {
-    let (master, replica) = pair(Flavor::Redis82);
+    let (master, replica) = pair(Flavor::Redis82).await;
     voting(&master).await;
     let begun = Instant::now();
     while value(&replica, "leasehold:member").is_none() {
@@ -137,8 +137,7 @@ async fn a_replica_that_was_promoted_abstains() {
 #[tokio::test]
 async fn whatever_a_member_grants_raises_or_keeps_counts_only_when_its_replica_has_it() {
     for flavor in Flavor::ALL {
-        let (master, replica) = pair(flavor);
-        linked(&master, &replica).await;
+        let (master, replica) = pair(flavor).await;
         let [patient, store] = ["5s", "100ms"].map(|limit| {
             let query = "quarantine=no&replicas=1&call-limit=10s";
             store(&format!("{}?{query}&replicas-limit={limit}", master.url()))

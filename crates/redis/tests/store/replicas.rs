@@ -13,10 +13,12 @@ use crate::login::MINIMAL;
 use crate::queue::{left_behind, let_go, lock, ttl, until, wait_in_line};
 use crate::world::{attempt, claiming, grant, granted, key, lasting, passing, store, value};
 
-pub(crate) fn pair(flavor: Flavor) -> (Server, Server) {
+/// A master, and its replica, which are in touch.
+pub(crate) async fn pair(flavor: Flavor) -> (Server, Server) {
     let setup = || Server::setup(flavor).arg("repl-diskless-sync-delay", "0");
     let master = setup().start();
     let replica = setup().arg("replicaof", &format!("127.0.0.1 {}", master.port())).start();
+    linked(&master, &replica).await;
     (master, replica)
 }
 
@@ -36,8 +38,7 @@ fn confirmed(master: &Server, query: &str) -> RedisStore {
 #[tokio::test]
 async fn a_grant_counts_when_the_replica_has_it() {
     for flavor in Flavor::ALL {
-        let (master, replica) = pair(flavor);
-        linked(&master, &replica).await;
+        let (master, replica) = pair(flavor).await;
         for protocol in ["resp2", "resp3"] {
             // On a busy machine the replica may get no processor time for longer than the default
             // limit.
@@ -56,8 +57,7 @@ async fn a_grant_counts_when_the_replica_has_it() {
 #[tokio::test]
 async fn a_grant_that_no_replica_confirms_does_not_count_and_can_be_given_up() {
     for flavor in Flavor::ALL {
-        let (master, replica) = pair(flavor);
-        linked(&master, &replica).await;
+        let (master, replica) = pair(flavor).await;
         let store = confirmed(&master, "");
         store.open().await.unwrap();
         replica.stop();
@@ -85,8 +85,7 @@ async fn a_grant_that_no_replica_confirms_does_not_count_and_can_be_given_up() {
 #[tokio::test]
 async fn a_renewal_for_less_than_is_left_counts_only_when_the_replica_has_it() {
     for flavor in Flavor::ALL {
-        let (master, replica) = pair(flavor);
-        linked(&master, &replica).await;
+        let (master, replica) = pair(flavor).await;
         let [patient, store] = ["5s", "300ms"]
             .map(|limit| confirmed(&master, &format!("&call-limit=10s&replicas-limit={limit}")));
         let renewed =
@@ -116,8 +115,7 @@ async fn a_renewal_for_less_than_is_left_counts_only_when_the_replica_has_it() {
 #[tokio::test]
 async fn a_transfer_counts_only_when_the_replica_has_it() {
     for flavor in Flavor::ALL {
-        let (master, replica) = pair(flavor);
-        linked(&master, &replica).await;
+        let (master, replica) = pair(flavor).await;
         let [patient, store] = ["5s", "300ms"]
             .map(|limit| confirmed(&master, &format!("&call-limit=10s&replicas-limit={limit}")));
         let ours = attempt(&["k"]);
@@ -142,8 +140,7 @@ async fn a_transfer_counts_only_when_the_replica_has_it() {
 /// The grant of a hand-over was written on another connection, for which ours cannot ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_handed_over_counts_only_when_it_is_confirmed_too() {
-    let (master, replica) = pair(Flavor::Redis82);
-    linked(&master, &replica).await;
+    let (master, replica) = pair(Flavor::Redis82).await;
     let (here, there) = (store(&master.url()), confirmed(&master, ""));
     let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
     lock(&here, &holder).await;
@@ -163,8 +160,7 @@ async fn a_lock_that_is_handed_over_counts_only_when_it_is_confirmed_too() {
 /// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_grants_at_once_wait_for_the_replicas_together() {
-    let (master, replica) = pair(Flavor::Valkey91);
-    linked(&master, &replica).await;
+    let (master, replica) = pair(Flavor::Valkey91).await;
     let store = confirmed(&master, "&call-limit=10s&replicas-limit=300ms");
     store.open().await.unwrap();
     replica.stop();
