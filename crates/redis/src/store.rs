@@ -99,7 +99,8 @@ impl RedisStore {
             Site::One(addr) => Topology::Single(addr),
             Site::Sentinels { addrs, master, user, password } => {
                 let access = Access { user, password, ..address.access.clone() };
-                Topology::Sentinel(Arc::new(Sentinels::new(addrs, master, access, faults.clone())))
+                let sentinels = Sentinels::new(addrs, master, access, faults.clone(), Arc::clone(&runtime));
+                Topology::Sentinel(Arc::new(sentinels))
             }
             Site::Cluster(_) => {
                 return refuse(
@@ -112,7 +113,7 @@ impl RedisStore {
             quarantine: address.quarantine,
             confirmation: address.confirmation,
         };
-        let connector = Connector::new(topology, address.access, faults.clone());
+        let connector = Connector::new(topology, address.access, faults.clone(), Arc::clone(&runtime));
         let shared = SharedState::new(&*runtime, None);
         Ok(Self { client: Client::over(connector, faults, bounds, shared, runtime) })
     }

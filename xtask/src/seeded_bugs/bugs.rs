@@ -1057,15 +1057,15 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a sentinel that is listened to is believed without the server's own word",
         file: "crates/redis/src/topology/sentinel.rs",
-        from: "return matches!(runtime.within(ANSWERS_WITHIN, connecting).await, Some(Ok(_)));",
-        to: "return runtime.within(ANSWERS_WITHIN, connecting).await.is_some();",
+        from: "return matches!(self.runtime.within(ANSWERS_WITHIN, connecting).await, Some(Ok(_)));",
+        to: "return self.runtime.within(ANSWERS_WITHIN, connecting).await.is_some();",
         tests: &[(Store, "sentinel::a_master_is_kept_if_another_sentinel_names_a_replica")],
     },
     Bug {
         name: "a sentinel that hangs is listened to for ever",
         file: "crates/redis/src/topology/sentinel.rs",
-        from: "() = runtime.sleep_until(ask_at) => break,",
-        to: "() = runtime.sleep_until(ask_at), if false => break,",
+        from: "() = self.runtime.sleep_until(ask_at) => break,",
+        to: "() = self.runtime.sleep_until(ask_at), if false => break,",
         tests: &[(Store, "sentinel::a_master_is_left_that_was_replaced_while_the_listened_to_sentinel_hung")],
     },
     Bug {

@@ -39,6 +39,7 @@ pub(crate) struct Connector {
     topology: Topology,
     access: Access,
     faults: Faults,
+    runtime: Arc<dyn Runtime>,
     /// The server refused RESP3 once, and is not asked for it again.
     resp2: AtomicBool,
 }
@@ -59,40 +60,31 @@ pub(crate) struct Connected {
 }
 
 impl Connector {
-    pub(crate) fn new(topology: Topology, access: Access, faults: Faults) -> Self {
+    pub(crate) fn new(topology: Topology, access: Access, faults: Faults, runtime: Arc<dyn Runtime>) -> Self {
         let resp2 = AtomicBool::new(access.protocol == Protocol::Resp2);
-        Self { topology, access, faults, resp2 }
+        Self { topology, access, faults, runtime, resp2 }
     }
 
-    pub(crate) async fn connect(
-        &self,
-        runtime: &Arc<dyn Runtime>,
-        tell: &OnPush,
-    ) -> Result<Connected, Fault> {
+    pub(crate) async fn connect(&self, tell: &OnPush) -> Result<Connected, Fault> {
         match &self.topology {
-            Topology::Single(addr) => self.connect_to(addr, runtime, tell).await,
-            Topology::Sentinel(sentinels) => sentinels.lead(self, runtime, tell).await,
+            Topology::Single(addr) => self.connect_to(addr, tell).await,
+            Topology::Sentinel(sentinels) => sentinels.lead(self, tell).await,
         }
     }
 
-    pub(crate) async fn connect_to(
-        &self,
-        addr: &ServerAddr,
-        runtime: &Arc<dyn Runtime>,
-        tell: &OnPush,
-    ) -> Result<Connected, Fault> {
+    pub(crate) async fn connect_to(&self, addr: &ServerAddr, tell: &OnPush) -> Result<Connected, Fault> {
         let resp2 = self.resp2.load(Ordering::Relaxed);
-        let mut connected = self.speak(addr, runtime, tell, resp2).await;
+        let mut connected = self.speak(addr, tell, resp2).await;
         if let Err(Failed::Refused(error)) = &connected
             && !resp2
             && self.may_lack_resp3(error)
         {
-            connected = self.speak(addr, runtime, tell, true).await;
+            connected = self.speak(addr, tell, true).await;
             self.resp2.fetch_or(connected.is_ok(), Ordering::Relaxed);
         }
         match connected {
             Ok(connected) => Ok(connected),
-            Err(failed) => Err(self.fault(failed, addr, runtime).await),
+            Err(failed) => Err(self.fault(failed, addr).await),
         }
     }
 
@@ -104,12 +96,12 @@ impl Connector {
         self.access.protocol == Protocol::Either && !other.contains(&error.code()) && !is_full
     }
 
-    async fn fault(&self, failed: Failed, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Fault {
+    async fn fault(&self, failed: Failed, addr: &ServerAddr) -> Fault {
         match failed {
             Failed::Fault(fault) => fault,
             Failed::Broken(error) => {
                 let tls = self.access.tls.as_ref();
-                let complaint = complaint(addr, tls, &self.faults, &**runtime).await;
+                let complaint = complaint(addr, tls, &self.faults, &*self.runtime).await;
                 complaint.unwrap_or_else(|| self.faults.of_connection(&error))
             }
             Failed::Refused(error) => self.faults.of_refusal(&error),
@@ -143,18 +135,12 @@ impl Connector {
     }
 
     /// Resolves when the sentinels name another server than this one.
-    pub(crate) async fn moved_from(self: Arc<Self>, addr: ServerAddr, runtime: Arc<dyn Runtime>) {
+    pub(crate) async fn moved_from(self: Arc<Self>, addr: ServerAddr) {
         let Topology::Sentinel(sentinels) = &self.topology else { return std::future::pending().await };
-        sentinels.moved_from(&addr, &self, &runtime).await;
+        sentinels.moved_from(&addr, &self).await;
     }
 
-    async fn speak(
-        &self,
-        addr: &ServerAddr,
-        runtime: &Arc<dyn Runtime>,
-        tell: &OnPush,
-        resp2: bool,
-    ) -> Result<Connected, Failed> {
+    async fn speak(&self, addr: &ServerAddr, tell: &OnPush, resp2: bool) -> Result<Connected, Failed> {
         let db = self.access.db;
         let password = self.password()?;
         // With RESP3, redis-rs sends the login in its first command. The other commands are sent
@@ -184,22 +170,22 @@ impl Connector {
         }
         let last_read = Arc::new(Latest::default());
         let stream = Watched {
-            stream: self.dial(addr, runtime).await?,
+            stream: self.dial(addr).await?,
             last_read: Arc::clone(&last_read),
-            runtime: Arc::clone(runtime),
+            runtime: Arc::clone(&self.runtime),
         };
         let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
         let (mut connection, driver) = made.map_err(Failed::of)?;
         let mut driver: Driver = Box::pin(driver);
 
-        let sent = runtime.now();
+        let sent = self.runtime.now();
         let count = greeting.len();
         let answers = tokio::select! {
             biased;
             answers = connection.req_packed_commands(&greeting, 0, count) => answers.map_err(Failed::of)?,
             () = &mut driver => return Err(Failed::Broken(unanswered())),
         };
-        let heard = runtime.now();
+        let heard = self.runtime.now();
         for answer in &answers {
             if let Value::ServerError(error) = answer {
                 return Err(Failed::Refused(error.clone()));
@@ -233,17 +219,12 @@ impl Connector {
 
     /// Opens a second connection for pushes, because a RESP2 connection with a subscription cannot
     /// send other commands.
-    pub(crate) async fn listen(
-        &self,
-        addr: &ServerAddr,
-        runtime: &Arc<dyn Runtime>,
-        channel: &Channel,
-    ) -> Result<Subscription, Fault> {
+    pub(crate) async fn listen(&self, addr: &ServerAddr, channel: &Channel) -> Result<Subscription, Fault> {
         let listening = async {
             let login = self.access.login(self.password()?.as_ref());
-            let stream = self.dial(addr, runtime).await?;
+            let stream = self.dial(addr).await?;
             let mut connection = PubSub::new(&login, stream).await.map_err(Failed::of)?;
-            let since = runtime.now();
+            let since = self.runtime.now();
             connection.subscribe(channel.as_bytes()).await.map_err(Failed::of)?;
             // If the user may not subscribe to this, the next renewal finds out instead.
             let _ = connection.subscribe(self.channels().broken()).await;
@@ -252,16 +233,16 @@ impl Connector {
         };
         match listening.await {
             Ok(subscription) => Ok(subscription),
-            Err(failed) => Err(self.fault(failed, addr, runtime).await),
+            Err(failed) => Err(self.fault(failed, addr).await),
         }
     }
 
-    async fn dial(&self, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> Result<BoxStream, Failed> {
+    async fn dial(&self, addr: &ServerAddr) -> Result<BoxStream, Failed> {
         let limit = match self.topology {
             Topology::Single(_) => CONNECT_LIMIT,
             Topology::Sentinel(_) => ANSWERS_WITHIN,
         };
-        dial(addr, self.access.tls.as_ref(), &self.faults, &**runtime, limit).await.map_err(Failed::Fault)
+        dial(addr, self.access.tls.as_ref(), &self.faults, &*self.runtime, limit).await.map_err(Failed::Fault)
     }
 }
 

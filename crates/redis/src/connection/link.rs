@@ -263,7 +263,7 @@ impl Link {
             let opened = tokio::select! {
                 biased;
                 () = tell.closed() => return,
-                opened = connector.listen(&addr, &runtime, &channel) => opened,
+                opened = connector.listen(&addr, &channel) => opened,
             };
             let subscription = match opened {
                 Ok(subscription) => subscription,
@@ -306,12 +306,12 @@ impl Link {
         let (on_push, lost) = (Arc::clone(&self.on_push), Arc::clone(&self.lost));
         let hears_of_breaks = Arc::clone(&self.hears_of_breaks);
         self.runtime.spawn(Box::pin(async move {
-            let connected = runtime.within(CONNECT_LIMIT, connector.connect(&runtime, &on_push)).await;
+            let connected = runtime.within(CONNECT_LIMIT, connector.connect(&on_push)).await;
             let silent = || Err(connector.no_connection(CONNECT_LIMIT));
             let made = connected.unwrap_or_else(silent).map(|connected| {
                 let Connected { addr, connection, driver, reading, answered, last_read, has_push } =
                     connected;
-                let moved = Arc::clone(&connector).moved_from(addr.clone(), Arc::clone(&runtime));
+                let moved = Arc::clone(&connector).moved_from(addr.clone());
                 static MADE: AtomicU64 = AtomicU64::new(0);
                 let ended = Arc::new(watch::Sender::new(false));
                 let live = Live {

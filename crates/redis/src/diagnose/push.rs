@@ -71,10 +71,9 @@ impl DiagnosisRun<'_> {
             let _ = told.send(payload.to_vec());
         });
         let channel = link.connector.channels().draw(runtime.random());
-        let Connected { addr, mut connection, driver, has_push, .. } =
-            link.connector.connect(runtime, &tell).await?;
+        let Connected { addr, mut connection, driver, has_push, .. } = link.connector.connect(&tell).await?;
         if !has_push {
-            let mut subscription = link.connector.listen(&addr, runtime, &channel).await?;
+            let mut subscription = link.connector.listen(&addr, &channel).await?;
             let said = runtime.now();
             self.say_to(&channel).await?;
             while let Some(message) = subscription.stream.next().await {

@@ -15,7 +15,7 @@ impl Client {
     pub(super) async fn sentinels(&self, at: &Arc<str>) -> Vec<Finding> {
         let Source::Ours(link) = &self.source else { return Vec::new() };
         let Some(sentinels) = link.connector.sentinels() else { return Vec::new() };
-        judge(at, sentinels.master(), &sentinels.reports(&self.runtime).await)
+        judge(at, sentinels.master(), &sentinels.reports().await)
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) struct Sentinels {
     master: String,
     access: Access,
     faults: Faults,
+    runtime: Arc<dyn Runtime>,
     /// The sentinel to ask first: the last one with the right answer.
     first: AtomicUsize,
 }
@@ -54,8 +55,14 @@ enum SentinelReply {
 }
 
 impl Sentinels {
-    pub(crate) fn new(addrs: Vec<ServerAddr>, master: String, access: Access, faults: Faults) -> Self {
-        Self { addrs, master, access, faults, first: AtomicUsize::new(0) }
+    pub(crate) fn new(
+        addrs: Vec<ServerAddr>,
+        master: String,
+        access: Access,
+        faults: Faults,
+        runtime: Arc<dyn Runtime>,
+    ) -> Self {
+        Self { addrs, master, access, faults, runtime, first: AtomicUsize::new(0) }
     }
 
     /// Connects to the master: to each server that a sentinel names, until one says that it is a
@@ -64,12 +71,7 @@ impl Sentinels {
     /// What a majority of the sentinels refuses, or the masters that they name, is refused for good,
     /// whatever the others might say. But a sentinel that does not answer may be the only one that
     /// knows a master of this name.
-    pub(crate) async fn lead(
-        &self,
-        connector: &Connector,
-        runtime: &Arc<dyn Runtime>,
-        tell: &OnPush,
-    ) -> Result<Connected, Fault> {
+    pub(crate) async fn lead(&self, connector: &Connector, tell: &OnPush) -> Result<Connected, Fault> {
         let mut said = Vec::new();
         let mut tried = Vec::new();
         let mut refused = None;
@@ -79,12 +81,12 @@ impl Sentinels {
         let first = self.first.load(Ordering::Relaxed);
         for nth in 0..self.addrs.len() {
             let nth = (first + nth) % self.addrs.len();
-            let (says, lasts) = match self.reply_of(nth, runtime).await {
+            let (says, lasts) = match self.reply_of(nth).await {
                 Ok(SentinelReply::Master(addr)) if tried.contains(&addr) => {
                     ("says the same".to_owned(), refusing.contains(&addr))
                 }
                 Ok(SentinelReply::Master(addr)) => {
-                    match self.follow(addr, &mut tried, connector, runtime, tell).await {
+                    match self.follow(addr, &mut tried, connector, tell).await {
                         Ok(connected) => {
                             self.first.store(nth, Ordering::Relaxed);
                             return Ok(connected);
@@ -122,30 +124,29 @@ impl Sentinels {
         mut addr: ServerAddr,
         tried: &mut Vec<ServerAddr>,
         connector: &Connector,
-        runtime: &Arc<dyn Runtime>,
         tell: &OnPush,
     ) -> Result<Connected, (ServerAddr, Fault)> {
         loop {
             tried.push(addr.clone());
-            let connecting = runtime.within(ANSWERS_WITHIN, connector.connect_to(&addr, runtime, tell));
+            let connecting = self.runtime.within(ANSWERS_WITHIN, connector.connect_to(&addr, tell));
             addr = tokio::select! {
                 biased;
                 connected = connecting => {
                     let silent = || Err(self.faults.timed_out(format_args!("no answer within {ANSWERS_WITHIN:?}")));
                     return connected.unwrap_or_else(silent).map_err(|fault| (addr, fault));
                 }
-                next = self.named_otherwise(&addr, runtime) => next,
+                next = self.named_otherwise(&addr) => next,
             };
         }
     }
 
     /// Resolves when the sentinel that is asked first names another master.
-    async fn named_otherwise(&self, addr: &ServerAddr, runtime: &Arc<dyn Runtime>) -> ServerAddr {
+    async fn named_otherwise(&self, addr: &ServerAddr) -> ServerAddr {
         loop {
-            runtime.sleep_until(runtime.now() + DOUBT).await;
+            self.runtime.sleep_until(self.runtime.now() + DOUBT).await;
             let first = self.first.load(Ordering::Relaxed);
             for nth in 0..self.addrs.len() {
-                match self.reply_of((first + nth) % self.addrs.len(), runtime).await {
+                match self.reply_of((first + nth) % self.addrs.len()).await {
                     Ok(SentinelReply::Master(other)) if other != *addr => return other,
                     Ok(SentinelReply::Master(_)) => break,
                     _ => {}
@@ -155,51 +156,42 @@ impl Sentinels {
     }
 
     /// Resolves when a sentinel says that the master has moved from this address.
-    pub(crate) async fn moved_from(
-        &self,
-        addr: &ServerAddr,
-        connector: &Connector,
-        runtime: &Arc<dyn Runtime>,
-    ) {
+    pub(crate) async fn moved_from(&self, addr: &ServerAddr, connector: &Connector) {
         let first = self.first.load(Ordering::Relaxed);
         let mut failures = 0;
         loop {
             let nth = (first + usize::try_from(failures).unwrap_or(0)) % self.addrs.len();
-            if self.hears_of_a_move(nth, addr, connector, runtime).await {
+            if self.hears_of_a_move(nth, addr, connector).await {
                 self.first.store(nth, Ordering::Relaxed);
                 return;
             }
-            let random = runtime.random_bits();
-            runtime.sleep_until(runtime.now() + Backoff::WHILE_SILENT.delay(failures, random)).await;
+            let random = self.runtime.random_bits();
+            self.runtime
+                .sleep_until(self.runtime.now() + Backoff::WHILE_SILENT.delay(failures, random))
+                .await;
             failures += 1;
         }
     }
 
     /// Listens to one sentinel until the master has moved, or the sentinel is of no use.
-    async fn hears_of_a_move(
-        &self,
-        nth: usize,
-        from: &ServerAddr,
-        connector: &Connector,
-        runtime: &Arc<dyn Runtime>,
-    ) -> bool {
-        let listening = runtime.within(ANSWERS_WITHIN, self.listen(nth, runtime)).await;
+    async fn hears_of_a_move(&self, nth: usize, from: &ServerAddr, connector: &Connector) -> bool {
+        let listening = self.runtime.within(ANSWERS_WITHIN, self.listen(nth)).await;
         let Some(Ok(connection)) = listening else { return false };
         let (_sink, mut stream) = connection.split();
         loop {
             // A report from before it was listened to is missed, and a sentinel that hangs reports
             // nothing.
-            match self.reply_of(nth, runtime).await {
+            match self.reply_of(nth).await {
                 Ok(SentinelReply::Master(now)) if now == *from => {}
                 // It may have missed a failover itself.
                 Ok(SentinelReply::Master(other)) => {
                     let tell: OnPush = Arc::new(|_, _, _| {});
-                    let connecting = connector.connect_to(&other, runtime, &tell);
-                    return matches!(runtime.within(ANSWERS_WITHIN, connecting).await, Some(Ok(_)));
+                    let connecting = connector.connect_to(&other, &tell);
+                    return matches!(self.runtime.within(ANSWERS_WITHIN, connecting).await, Some(Ok(_)));
                 }
                 _ => return false,
             }
-            let ask_at = runtime.now() + ASKED_EVERY;
+            let ask_at = self.runtime.now() + ASKED_EVERY;
             loop {
                 tokio::select! {
                     biased;
@@ -210,7 +202,7 @@ impl Sentinels {
                             return true;
                         }
                     }
-                    () = runtime.sleep_until(ask_at) => break,
+                    () = self.runtime.sleep_until(ask_at) => break,
                 }
             }
         }

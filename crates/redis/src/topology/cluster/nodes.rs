@@ -19,8 +19,9 @@ impl Cluster {
             let faults = self.faults.at(&node.to_string());
             let place = ServerAddr::Tcp { host: node.host.clone(), port: node.port };
             let access = self.seeds.access.clone();
-            let connector = Connector::new(Topology::Single(place), access, faults.clone());
             let (shared, runtime) = (self.shared.clone(), Arc::clone(&self.runtime));
+            let topology = Topology::Single(place);
+            let connector = Connector::new(topology, access, faults.clone(), Arc::clone(&runtime));
             let client = Client::over(connector, faults, self.bounds, shared, runtime);
             if self.hears_of_breaks.load(Ordering::SeqCst) {
                 client.hear_of_breaks();

@@ -1,10 +1,9 @@
 //! Requests to one sentinel.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Runtime};
+use leasehold_core::Fault;
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value, cmd};
 
@@ -24,14 +23,10 @@ const SHOWN: usize = 10;
 
 impl Sentinels {
     /// Asks one sentinel, on a separate connection, because that is rare.
-    pub(super) async fn reply_of(
-        &self,
-        nth: usize,
-        runtime: &Arc<dyn Runtime>,
-    ) -> Result<SentinelReply, Fault> {
+    pub(super) async fn reply_of(&self, nth: usize) -> Result<SentinelReply, Fault> {
         let asked = self.addrs.len().div_ceil(2);
         let share = ASKED_FOR / u32::try_from(asked).unwrap_or(u32::MAX);
-        self.speak(&self.addrs[nth], share, runtime, |connection| self.converse(connection)).await
+        self.speak(&self.addrs[nth], share, |connection| self.converse(connection)).await
     }
 
     /// An exchange with one sentinel within a limit, on a connection of its own.
@@ -39,11 +34,10 @@ impl Sentinels {
         &self,
         addr: &ServerAddr,
         limit: Duration,
-        runtime: &Arc<dyn Runtime>,
         converse: impl FnOnce(MultiplexedConnection) -> Exchange,
     ) -> Result<T, Fault> {
         let exchange = async {
-            let stream = dial(addr, self.access.tls.as_ref(), &self.faults, &**runtime, limit).await?;
+            let stream = dial(addr, self.access.tls.as_ref(), &self.faults, &*self.runtime, limit).await?;
             let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
             let login = RedisConnectionInfo::default().set_skip_set_lib_name();
             let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
@@ -56,12 +50,12 @@ impl Sentinels {
             match word {
                 Err(fault) if !fault.is_lasting() => {
                     let tls = self.access.tls.as_ref();
-                    Err(complaint(addr, tls, &self.faults, &**runtime).await.unwrap_or(fault))
+                    Err(complaint(addr, tls, &self.faults, &*self.runtime).await.unwrap_or(fault))
                 }
                 word => word,
             }
         };
-        let said = runtime.within(limit, exchange).await;
+        let said = self.runtime.within(limit, exchange).await;
         said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {limit:?}"))))
     }
 
@@ -103,11 +97,11 @@ impl Sentinels {
     }
 
     /// A subscription to its reports of failovers.
-    pub(super) async fn listen(&self, nth: usize, runtime: &Arc<dyn Runtime>) -> Result<PubSub, Fault> {
+    pub(super) async fn listen(&self, nth: usize) -> Result<PubSub, Fault> {
         let password = self.access.password().map_err(|reason| self.faults.lasting(reason))?;
         let login = self.access.login(password.as_ref());
         let (addr, tls) = (&self.addrs[nth], self.access.tls.as_ref());
-        let stream = dial(addr, tls, &self.faults, &**runtime, ANSWERS_WITHIN).await?;
+        let stream = dial(addr, tls, &self.faults, &*self.runtime, ANSWERS_WITHIN).await?;
         let mut connection = PubSub::new(&login, stream).await.map_err(|error| self.broken(error))?;
         connection.subscribe("+switch-master").await.map_err(|error| self.broken(error))?;
         Ok(connection)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Runtime};
+use leasehold_core::Fault;
 use redis::{Value, cmd};
 
 use super::Sentinels;
@@ -40,10 +40,10 @@ impl Sentinels {
     }
 
     /// Asks one after the other: a few requests, seldom sent.
-    pub(crate) async fn reports(&self, runtime: &Arc<dyn Runtime>) -> Vec<SentinelReport> {
+    pub(crate) async fn reports(&self) -> Vec<SentinelReport> {
         let mut reports = Vec::new();
         for addr in &self.addrs {
-            let asking = self.speak(addr, ANSWERS_WITHIN, runtime, |mut connection| async move {
+            let asking = self.speak(addr, ANSWERS_WITHIN, |mut connection| async move {
                 let master = cmd("SENTINEL").arg("MASTER").arg(&self.master).take();
                 self.answer_to(master, &mut connection).await
             });
