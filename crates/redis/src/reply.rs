@@ -9,7 +9,7 @@ use leasehold_core::{
     Answer, Attempt, BreakAnswer, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, KeyState, Label,
     Marked, Misuse, Mode, Owner, Quarantined, QueuePosition, RaiseAnswer, Request, Stamp, Ticket, Waiter,
 };
-use redis::Value;
+use redis::{Value, from_redis_value_ref};
 
 use crate::slot::{Side, side_key};
 use crate::wire::{self, number};
@@ -133,10 +133,8 @@ pub(crate) fn time_of_grant(value: &Value) -> Option<Stamp> {
 
 /// The answer to `TIME`.
 pub(crate) fn time_of(value: &Value) -> Option<Stamp> {
-    let Value::Array(fields) = value else { return None };
-    let [Value::BulkString(seconds), Value::BulkString(micros)] = fields.as_slice() else { return None };
-    let seconds = number(seconds)?.checked_mul(1_000_000)?;
-    seconds.checked_add(number(micros)?).map(Stamp::from_micros)
+    let (seconds, micros): (u64, u64) = from_redis_value_ref(value).ok()?;
+    seconds.checked_mul(1_000_000)?.checked_add(micros).map(Stamp::from_micros)
 }
 
 /// The run of the server in the answer to `INFO`, if it contains one.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use leasehold_core::{Fault, Finding, Severity};
-use redis::{ServerError, Value, cmd};
+use redis::{ServerError, Value, cmd, from_redis_value};
 
 use super::diagnosis_run::{DiagnosisRun, Setting, is_denied};
 use crate::reply::text_of;
@@ -39,7 +39,7 @@ impl Facts {
             match (nth, heard) {
                 (0, Ok(value)) => text_of(&value).into_iter().for_each(|info| facts.read(&info)),
                 (0, Err(error)) => facts.hidden.push(("INFO", error)),
-                (_, Ok(value)) => facts.take(SETTINGS[nth - 1], &value),
+                (_, Ok(value)) => facts.take(value),
                 (1, Err(error)) => facts.hidden.push(("CONFIG GET", error)),
                 // They are refused for the same reason.
                 (_, Err(_)) => {}
@@ -78,13 +78,8 @@ impl Facts {
     }
 
     /// Reads the answer to `CONFIG GET`: in RESP2 a list of names and values, in RESP3 a map.
-    fn take(&mut self, name: &str, value: &Value) {
-        let text = match value {
-            Value::Array(fields) => fields.get(1).and_then(text_of),
-            Value::Map(fields) => fields.first().and_then(|(_, value)| text_of(value)),
-            _ => None,
-        };
-        self.fields.extend(text.map(|text| (name.to_owned(), text.into_owned())));
+    fn take(&mut self, value: Value) {
+        self.fields.extend(from_redis_value::<HashMap<_, _>>(value).into_iter().flatten());
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {

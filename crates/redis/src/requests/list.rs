@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use leasehold_core::{Fault, FaultCause, Key, KeyState};
-use redis::{Cmd, ServerError, Value, cmd};
+use redis::{Cmd, ServerError, Value, cmd, from_redis_value};
 
 use crate::client::Client;
 use crate::connection::route::Route;
@@ -185,16 +185,8 @@ pub(crate) fn beginning_of(key: &Key) -> Cmd {
 type ScanPart = (Option<Vec<u8>>, Vec<Vec<u8>>);
 
 pub(crate) fn scanned(value: Value) -> Option<ScanPart> {
-    let Value::Array(fields) = value else { return None };
-    let Ok([Value::BulkString(next), Value::Array(names)]) = <[Value; 2]>::try_from(fields) else {
-        return None;
-    };
-    let name = |value| match value {
-        Value::BulkString(name) => Some(name),
-        _ => None,
-    };
-    let next = Some(next).filter(|next| next != b"0");
-    Some((next, names.into_iter().map(name).collect::<Option<_>>()?))
+    let (next, names): (Vec<u8>, _) = from_redis_value(value).ok()?;
+    Some((Some(next).filter(|next| next != b"0"), names))
 }
 
 fn is_syntax_error(error: &ServerError) -> bool {

@@ -1,11 +1,14 @@
 //! Requests to one sentinel.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use leasehold_core::Fault;
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value, cmd};
+use redis::{
+    AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value, cmd,
+    from_redis_value_ref,
+};
 
 use super::{ANSWERS_WITHIN, ASKED_FOR, SentinelReply, Sentinels};
 use crate::address::server::ServerAddr;
@@ -137,30 +140,23 @@ impl Sentinels {
 }
 
 fn place_of(answer: &Value) -> Option<ServerAddr> {
-    let Value::Array(fields) = answer else { return None };
-    let [Value::BulkString(host), Value::BulkString(port)] = &fields[..] else { return None };
-    let (host, port) = (std::str::from_utf8(host).ok()?, std::str::from_utf8(port).ok()?);
+    let (host, port): (String, u16) = from_redis_value_ref(answer).ok()?;
     if host.is_empty() || host.len() > LONGEST_HOST || host.contains(char::is_control) {
         return None;
     }
-    Some(ServerAddr::Tcp { host: host.to_owned(), port: port.parse().ok()? })
+    Some(ServerAddr::Tcp { host, port })
 }
 
 fn names_of(masters: &Value) -> Vec<String> {
     let Value::Array(masters) = masters else { return Vec::new() };
     let name = |master| {
-        let name = *fields_of(master)?.get(&b"name"[..])?;
+        let name = fields_of(master)?.remove("name")?;
         Some(String::from_utf8_lossy(&name[..name.len().min(LONGEST_HOST)]).escape_debug().to_string())
     };
     masters.iter().filter_map(name).take(SHOWN).collect()
 }
 
 /// The fields of a master, which are a list: name, value, name, value.
-pub(super) fn fields_of<'a>(master: &'a Value) -> Option<BTreeMap<&'a [u8], &'a [u8]>> {
-    let Value::Array(fields) = master else { return None };
-    let text = |field: &'a Value| match field {
-        Value::BulkString(text) => Some(text.as_slice()),
-        _ => None,
-    };
-    fields.chunks_exact(2).map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect()
+pub(super) fn fields_of(master: &Value) -> Option<HashMap<String, Vec<u8>>> {
+    from_redis_value_ref(master).ok()
 }

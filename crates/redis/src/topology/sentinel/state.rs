@@ -65,7 +65,7 @@ fn host_of(addr: &ServerAddr) -> String {
 
 fn state_of(answer: &Value) -> Option<State> {
     let fields = fields_of(answer)?;
-    let text = |name: &str| fields.get(name.as_bytes()).map(|text| String::from_utf8_lossy(text));
+    let text = |name: &str| fields.get(name).map(|text| String::from_utf8_lossy(text));
     let number = |name| text(name)?.parse().ok();
     Some(State {
         master: format!("{}:{}", text("ip")?, text("port")?),
