@@ -1,11 +1,11 @@
 //! Finds the owners of slots.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use leasehold_core::{Fault, Instant, StoreFuture};
 use redis::cmd;
 
@@ -84,24 +84,18 @@ impl Cluster {
         ask: impl Fn(Node) -> StoreFuture<'a, T>,
     ) -> Result<T, Vec<Fault>> {
         let mut nodes = nodes.into_iter();
-        let (mut asked, mut faults) = (Vec::new(), Vec::new());
+        let (mut asked, mut faults) = (FuturesUnordered::new(), Vec::new());
         loop {
-            let is_last = match nodes.next() {
-                Some(node) => {
-                    asked.push(ask(node));
-                    nodes.len() == 0
-                }
-                None if asked.is_empty() => return Err(faults),
-                None => true,
-            };
+            asked.extend(nodes.next().map(&ask));
             let next_at = self.runtime.now() + NEXT_AFTER;
             tokio::select! {
                 biased;
-                answer = next_answer(&mut asked) => match answer {
-                    Ok(answer) => return Ok(answer),
-                    Err(fault) => faults.push(fault),
+                answer = asked.next() => match answer {
+                    Some(Ok(answer)) => return Ok(answer),
+                    Some(Err(fault)) => faults.push(fault),
+                    None => return Err(faults),
                 },
-                () = self.runtime.sleep_until(next_at), if !is_last => {}
+                () = self.runtime.sleep_until(next_at), if nodes.len() > 0 => {}
             }
         }
     }
@@ -186,20 +180,6 @@ impl Cluster {
         }
         self.faults.passing(format_args!("no node of the cluster answers ({reasons})"))
     }
-}
-
-/// The answer of the node that answers first, which is then not asked any more.
-async fn next_answer<T>(asked: &mut Vec<StoreFuture<'_, T>>) -> Result<T, Fault> {
-    poll_fn(|context| {
-        for nth in 0..asked.len() {
-            if let Poll::Ready(answer) = asked[nth].as_mut().poll(context) {
-                drop(asked.swap_remove(nth));
-                return Poll::Ready(answer);
-            }
-        }
-        Poll::Pending
-    })
-    .await
 }
 
 impl Client {
