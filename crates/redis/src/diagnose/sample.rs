@@ -229,15 +229,8 @@ fn pttl(name: &[u8]) -> Cmd {
 /// A name in the syntax of `redis-cli`.
 fn quoted(name: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
-    if !name.is_empty() && name.iter().all(plain) {
-        return String::from_utf8_lossy(name).into_owned();
-    }
-    let shown = |byte: &u8| match byte {
-        b'"' | b'\\' => format!("\\{}", char::from(*byte)),
-        b' '..=b'~' => char::from(*byte).to_string(),
-        _ => format!("\\x{byte:02x}"),
-    };
-    format!("\"{}\"", name.iter().map(shown).collect::<String>())
+    let escaped = name.escape_ascii();
+    if !name.is_empty() && name.iter().all(plain) { escaped.to_string() } else { format!("\"{escaped}\"") }
 }
 
 #[cfg(test)]
@@ -261,6 +254,6 @@ mod tests {
     #[test]
     fn names_are_written_as_redis_cli_reads_them() {
         assert_eq!(quoted(b"leasehold:f{a}b"), "leasehold:f{a}b");
-        assert_eq!(quoted(b"a b\"\\\n\xff"), "\"a b\\\"\\\\\\x0a\\xff\"");
+        assert_eq!(quoted(b"a b\"\\\n\xff"), "\"a b\\\"\\\\\\n\\xff\"");
     }
 }
