@@ -10,22 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use leasehold_core::{
-    Answer, Attempt, Channel, Claim, GrantAnswer, HoldAnswer, Holder, Instant, Key, Notice, NoticeBus, Push,
-    PushEvent, Request, Stamp, Ttl, WaiterRegistry, locked,
+    Answer, Channel, GrantAnswer, HoldAnswer, Holder, Instant, Key, Notice, NoticeBus, Push, PushEvent,
+    Request, Stamp, WaiterRegistry, locked,
 };
 
 use crate::clock::MachineClock;
 use crate::message::{self, Message};
+use crate::queue::Queue;
 use crate::sessions::{Session, Sessions};
-
-/// Receives work from the listening thread that only the worker can do.
-pub(crate) trait Inbox: Clone + Send + 'static {
-    /// A lease was granted to an attempt that is no longer here.
-    fn take_back(&self, holder: Holder, key: Key);
-
-    /// Another process could not open the file because of what this store has open.
-    fn look_at_file(&self);
-}
+use crate::worker::StoreWorker;
 
 /// The waiters of this process, and its channel.
 #[derive(Debug)]
@@ -69,13 +62,13 @@ impl Notifier {
     /// The channel of this process; `None` if no socket can be created.
     ///
     /// A thread listens on it until the store closes.
-    pub(crate) fn channel(self: &Arc<Self>, inbox: &impl Inbox) -> Option<Channel> {
+    pub(crate) fn channel(self: &Arc<Self>, queue: &Queue) -> Option<Channel> {
         let session = self.sessions.own()?;
         let listens = locked(&self.socket).as_ref().is_some_and(|(of, _)| *of == session);
-        (listens || self.listen(session, inbox.clone()).is_ok()).then(|| session.channel())
+        (listens || self.listen(session, queue.clone()).is_ok()).then(|| session.channel())
     }
 
-    fn listen(self: &Arc<Self>, session: Session, inbox: impl Inbox) -> io::Result<()> {
+    fn listen(self: &Arc<Self>, session: Session, queue: Queue) -> io::Result<()> {
         // So that the thread of the one before ends.
         if let Some((_, lost)) = locked(&self.socket).take() {
             let _ = lost.shutdown(Shutdown::Both);
@@ -86,7 +79,7 @@ impl Notifier {
         let notifier = Arc::clone(self);
         let thread = thread::Builder::new()
             .name("leasehold-notify".into())
-            .spawn(move || notifier.receive_all(&socket, &inbox));
+            .spawn(move || notifier.receive_all(&socket, &queue));
         if let Err(error) = thread {
             *locked(&self.socket) = None;
             return Err(error);
@@ -104,7 +97,7 @@ impl Notifier {
         own.is_some() && locked(&self.socket).as_ref().is_some_and(|(of, _)| own != Some(*of))
     }
 
-    fn receive_all(&self, socket: &Arc<UnixDatagram>, inbox: &impl Inbox) {
+    fn receive_all(&self, socket: &Arc<UnixDatagram>, queue: &Queue) {
         let mut bytes = [0; message::LONGEST];
         let is_current =
             || locked(&self.socket).as_ref().is_some_and(|(_, current)| Arc::ptr_eq(current, socket));
@@ -112,19 +105,21 @@ impl Notifier {
             // An unreadable message counts as lost.
             let Ok(length) = socket.recv(&mut bytes) else { continue };
             let Some(Message { key, at, pushes }) = message::read(&bytes[..length]) else {
-                inbox.look_at_file();
+                // Another process could not open the file because of what this store has open.
+                queue.send(StoreWorker::look_at_file, drop);
                 continue;
             };
             for (holder, event) in pushes {
                 if !self.receive(holder, event, at) {
-                    inbox.take_back(holder, key.clone());
+                    let key = key.clone();
+                    queue.send(move |worker| worker.take_back(holder, key), drop);
                 }
             }
         }
     }
 
-    /// Handles a message from another process, as [`deliver`](Self::deliver) does, but unlocks
-    /// before it wakes the waiter: otherwise the waiter's next request would wait for this thread.
+    /// Handles a message from another process, and [passes it on](Self::pass_on). It unlocks before
+    /// it wakes the waiter: otherwise the waiter's next request would wait for this thread.
     fn receive(&self, holder: Holder, event: PushEvent, at: Stamp) -> bool {
         let mut holding = self.serving();
         if matches!(event, PushEvent::Granted { .. }) {
@@ -138,16 +133,8 @@ impl Notifier {
         wanted
     }
 
-    /// Handles a message to a waiter of this process. `false` if it grants a lease to an attempt
-    /// that is no longer here.
-    fn deliver(&self, holding: &mut ServingGuard<'_>, holder: Holder, event: PushEvent, at: Stamp) -> bool {
-        let wanted = self.pass_on(holder, event, at);
-        if wanted && matches!(event, PushEvent::Granted { .. }) {
-            holding.insert(holder);
-        }
-        wanted
-    }
-
+    /// Notifies a waiter of this process. `false` if a lease was granted to an attempt that is no
+    /// longer here.
     fn pass_on(&self, holder: Holder, event: PushEvent, at: Stamp) -> bool {
         if event == PushEvent::Broken {
             self.notice_bus.say(&Notice::Broken { holder });
@@ -197,7 +184,10 @@ impl Notifier {
                     elsewhere.entry((channel, push.key)).or_default().push((push.holder, push.event));
                 }
                 to => {
-                    let wanted = self.deliver(serving, push.holder, push.event, at);
+                    let wanted = self.pass_on(push.holder, push.event, at);
+                    if wanted && matches!(push.event, PushEvent::Granted { .. }) {
+                        serving.insert(push.holder);
+                    }
                     // A waiter without a channel may belong to another process.
                     if !wanted && to.is_some() {
                         unwanted.push((push.holder, push.key));
@@ -230,17 +220,12 @@ impl Notifier {
     }
 }
 
-/// The request that releases what an attempt was granted that is no longer here.
-pub(crate) fn taking_back(holder: Holder, key: Key) -> Request {
-    Request::Release(Attempt::new(Claim::exclusive(key), holder, None, Ttl::DEFAULT))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::OnceLock;
     use std::task::{Context, Poll, Wake, Waker};
 
-    use leasehold_core::{Fence, Runtime as _};
+    use leasehold_core::{Fence, Runtime as _, Ttl};
 
     use super::*;
     use crate::stopped_clock::StoppedClock;

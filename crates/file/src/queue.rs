@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Answer, Fault, Holder, Key, Request, locked};
+use leasehold_core::{Answer, Fault, Request, locked};
 use tokio::sync::oneshot;
 
 use crate::connection::Patience;
 use crate::inline_gate::{Caller, sleeps};
-use crate::notifier::Inbox;
 use crate::worker::StoreWorker;
 
 /// The most callers in one transaction, which blocks writes of other processes for as long as it
@@ -114,16 +113,6 @@ impl Queue {
             let _ = self.work.send(Work::Other(Box::new(|_| ())));
         }
         done.map_or(Some(None), |done| done.map(Some))
-    }
-}
-
-impl Inbox for Queue {
-    fn take_back(&self, holder: Holder, key: Key) {
-        self.send(move |worker| worker.take_back(holder, key), drop);
-    }
-
-    fn look_at_file(&self) {
-        self.send(StoreWorker::look_at_file, drop);
     }
 }
 

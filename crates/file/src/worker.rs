@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant as ThreadClock};
 
-use leasehold_core::{Answer, Fault, Holder, Key, Request, Served, Stamp};
+use leasehold_core::{Answer, Attempt, Claim, Fault, Holder, Key, Request, Served, Stamp, Ttl};
 
 use crate::connection::Patience;
 use crate::inline_gate::InlineGate;
 use crate::ledger::Ledger;
-use crate::notifier::{Inbox, Notifier, ServingGuard, taking_back};
+use crate::notifier::{Notifier, ServingGuard};
+use crate::queue::Queue;
 
 /// Serves requests one after the other, in the order in which they were sent.
 #[derive(Debug)]
@@ -96,7 +97,7 @@ impl StoreWorker {
     pub(crate) fn serve(
         &mut self,
         requests: &mut [Request],
-        inbox: &impl Inbox,
+        queue: &Queue,
         patience: Patience,
     ) -> Result<Option<Vec<Answer>>, Fault> {
         // To start a session takes a transaction, and perhaps opens the file.
@@ -106,7 +107,7 @@ impl StoreWorker {
         for request in requests.iter_mut() {
             if let Request::Grant { wait: Some(wait), .. } = request {
                 self.ledger.enter()?;
-                wait.channel = self.notifier.channel(inbox);
+                wait.channel = self.notifier.channel(queue);
                 self.no_channel |= wait.channel.is_none();
             }
         }
@@ -122,10 +123,10 @@ impl StoreWorker {
     }
 
     /// Starts to listen for other processes' messages to the holders here.
-    pub(crate) fn listen(&mut self, inbox: &impl Inbox) {
+    pub(crate) fn listen(&mut self, queue: &Queue) {
         // If no messages can be received, the next renewal finds out.
         if self.ledger.enter().is_ok() {
-            let _ = self.notifier.channel(inbox);
+            let _ = self.notifier.channel(queue);
         }
     }
 
@@ -141,14 +142,15 @@ impl StoreWorker {
 
     /// Registers a lease to release, because it was granted to an attempt that is no longer here.
     pub(crate) fn take_back(&mut self, holder: Holder, key: Key) {
-        self.left_over.push(taking_back(holder, key));
+        let attempt = Attempt::new(Claim::exclusive(key), holder, None, Ttl::DEFAULT);
+        self.left_over.push(Request::Release(attempt));
     }
 
     /// Notifies those whom a request concerns, after it was written: whoever is notified finds it
     /// in the file.
     fn tell(&mut self, served: Served, at: Stamp, serving: &mut ServingGuard<'_>) -> Answer {
         let unwanted = self.notifier.tell(serving, served.pushes, at);
-        self.left_over.extend(unwanted.into_iter().map(|(holder, key)| taking_back(holder, key)));
+        unwanted.into_iter().for_each(|(holder, key)| self.take_back(holder, key));
         if !served.unfinished.is_empty() {
             self.left_over.push(Request::Advance(served.unfinished));
         }
