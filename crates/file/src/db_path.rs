@@ -3,7 +3,7 @@
 //! A user who can replace the file can take every lock. So the file and its directory must belong
 //! to one user, or to root for a group; everything is checked before SQLite opens anything.
 
-use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -85,12 +85,8 @@ impl DbPath {
     /// It may open and close the file: only call it with an [`Opening`](crate::census::Opening).
     pub(crate) fn prepare(&self) -> Result<(FileId, Users), FileError> {
         let users = prepare_directory(self.directory()?)?;
-        let created = self.create(users)?;
-        let file = self.check(users)?;
-        if !created {
-            file_system::check(&self.file)?;
-        }
-        Ok((file, users))
+        self.create(users)?;
+        Ok((self.check(users)?, users))
     }
 
     /// The same without creating or opening anything: the users of the file, if there is one.
@@ -104,8 +100,7 @@ impl DbPath {
         if self.file.symlink_metadata().is_err() {
             return Ok(None);
         }
-        self.check(users)?;
-        file_system::check(&self.file).map(|()| Some(users))
+        self.check(users).map(|_| Some(users))
     }
 
     fn directory(&self) -> Result<&Path, FileError> {
@@ -140,17 +135,12 @@ impl DbPath {
         self.file.symlink_metadata().ok().map(|found| FileId::of(&found))
     }
 
-    /// Creates the file unless there is one; returns true if it did.
-    fn create(&self, users: Users) -> Result<bool, FileError> {
-        if let Users::Group { owner, .. } = users {
-            return self.create_for_group(users, owner);
-        }
-        self.create_file(users)
-    }
-
+    /// Creates the file unless there is one.
+    ///
     /// In a group's directory only its owner creates anything permanent: a file of another user
     /// could be replaced by that user.
-    fn create_for_group(&self, users: Users, owner: u32) -> Result<bool, FileError> {
+    fn create(&self, users: Users) -> Result<(), FileError> {
+        let Users::Group { owner, .. } = users else { return self.create_file(users) };
         let sessions = directory_of_sessions(&self.file);
         if owner == own_user() {
             make_directory_of_sessions(&sessions, users)
@@ -175,10 +165,10 @@ impl DbPath {
                 Err(error) => return Err(FileError::io("look at", path, &error)),
             }
         }
-        Ok(false)
+        Ok(())
     }
 
-    fn create_file(&self, users: Users) -> Result<bool, FileError> {
+    fn create_file(&self, users: Users) -> Result<(), FileError> {
         let mode = users.file_mode();
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
@@ -186,9 +176,8 @@ impl DbPath {
             // The umask may have removed bits; SQLite gives -wal and -shm the mode of the file.
             Ok(file) => file
                 .set_permissions(Permissions::from_mode(mode))
-                .map(|()| true)
                 .map_err(|error| FileError::io("set the mode of", &self.file, &error)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(FileError::io("create", &self.file, &error)),
         }
     }
@@ -227,6 +216,7 @@ impl DbPath {
                 "{at} is mounted by itself, without its directory: mount the whole directory, or give it a store of its own"
             )
         } else {
+            file_system::check(&self.file)?;
             return Ok(FileId::of(&found));
         };
         Err(FileError::lasting(refused))
@@ -331,48 +321,34 @@ fn check_directory(directory: &Path) -> Result<Users, FileError> {
     let users = Users::of(&found);
     let (at, mode) = (directory.display(), found.mode() & 0o7777);
     let refused = match users {
-        Users::One => of_one_user(directory, &found),
-        Users::Group { owner, .. } if owner != 0 && owner != own_user() => Some(format!(
-            "the directory {at} belongs to user {owner}, who could replace all that is in it: root makes a store for a group, by \
-             `leasehold init`"
-        )),
-        Users::Group { .. } if mode & users.forbidden() != 0 || mode & 0o1070 != 0o1070 => Some(format!(
-            "the directory {at} is not as one for a group must be (mode {mode:04o}): run chmod {:o} on it",
-            users.directory_mode()
-        )),
-        Users::Group { group, .. } if is_denied(directory) => Some(format!(
-            "user {} is not in group {group}, for which the directory {at} was made: have the user added to the group, and log in again",
-            own_user()
-        )),
-        Users::Group { .. } => None,
-    };
-    if let Some(refused) = refused {
-        return Err(FileError::lasting(refused));
-    }
-    if is_mounted_read_only(directory) {
-        return Err(FileError::lasting(format_args!(
-            "the directory {at} lies on a read-only file system: use another, or mount it writable"
-        )));
-    }
-    Ok(users)
-}
-
-fn of_one_user(directory: &Path, found: &Metadata) -> Option<String> {
-    let (at, mode, users) = (directory.display(), found.mode() & 0o7777, Users::One);
-    if !users.own(found) {
-        Some(format!(
+        Users::One if !users.own(&found) => format!(
             "the directory {at} belongs to user {}: use one of your own, or one that root made for a group by `leasehold init`",
             found.uid()
-        ))
-    } else if mode & users.forbidden() != 0 {
-        Some(format!(
+        ),
+        Users::One if mode & users.forbidden() != 0 => format!(
             "the directory {at} can be written by others (mode {mode:04o}): run chmod 700 on it, or use another"
-        ))
-    } else if mode & 0o300 != 0o300 {
-        Some(format!("the directory {at} is read-only (mode {mode:04o}): run chmod 700 on it"))
-    } else {
-        None
-    }
+        ),
+        Users::One if mode & 0o300 != 0o300 => {
+            format!("the directory {at} is read-only (mode {mode:04o}): run chmod 700 on it")
+        }
+        Users::Group { owner, .. } if owner != 0 && owner != own_user() => format!(
+            "the directory {at} belongs to user {owner}, who could replace all that is in it: root makes a store for a group, by \
+             `leasehold init`"
+        ),
+        Users::Group { .. } if mode & users.forbidden() != 0 || mode & 0o1070 != 0o1070 => format!(
+            "the directory {at} is not as one for a group must be (mode {mode:04o}): run chmod {:o} on it",
+            users.directory_mode()
+        ),
+        Users::Group { group, .. } if is_denied(directory) => format!(
+            "user {} is not in group {group}, for which the directory {at} was made: have the user added to the group, and log in again",
+            own_user()
+        ),
+        _ if is_mounted_read_only(directory) => {
+            format!("the directory {at} lies on a read-only file system: use another, or mount it writable")
+        }
+        _ => return Ok(users),
+    };
+    Err(FileError::lasting(refused))
 }
 
 fn is_denied(directory: &Path) -> bool {
