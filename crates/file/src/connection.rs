@@ -399,7 +399,7 @@ fn write_ahead(connection: &mut Connection, haste: &Arc<PostponedWork>) -> Resul
             }
             Err(error) => {
                 let error = FileError::from(error);
-                if error.reopen() || !wait(tries) {
+                if error.reopen || !wait(tries) {
                     return Err(error);
                 }
                 tries += 1;

@@ -8,7 +8,7 @@ use leasehold_core::{Escaped, Fault, FaultCause, FaultKind};
 use rusqlite::{ErrorCode, ffi};
 use rustix::io::Errno;
 
-use crate::shortage::Shortage;
+use crate::shortage::shortage;
 use crate::writer::Writer;
 
 /// A fault without the name of its store.
@@ -17,9 +17,9 @@ pub(crate) struct FileError {
     kind: FaultKind,
     cause: FaultCause,
     reason: String,
-    reopen: bool,
-    /// True if another process blocked the file.
-    busy: bool,
+    /// True if the connection must not be used any more; false if SQLite itself works and only could
+    /// not continue.
+    pub(crate) reopen: bool,
     /// True if SQLite could not write or create a file, and does not say why.
     unwritten: bool,
 }
@@ -27,7 +27,7 @@ pub(crate) struct FileError {
 impl FileError {
     pub(crate) fn lasting(reason: impl fmt::Display) -> Self {
         let (kind, cause) = (FaultKind::Lasting, FaultCause::Other);
-        Self { kind, cause, reason: reason.to_string(), reopen: true, busy: false, unwritten: false }
+        Self { kind, cause, reason: reason.to_string(), reopen: true, unwritten: false }
     }
 
     pub(crate) fn passing(reason: impl fmt::Display) -> Self {
@@ -45,9 +45,11 @@ impl FileError {
     /// An error of the operating system while something was `done` to a path.
     pub(crate) fn io(done: &str, path: &Path, error: &io::Error) -> Self {
         let said = format!("cannot {done} {}: {error}", path.display());
-        match Errno::from_io_error(error) {
-            Some(Errno::NOSPC) => Self::disk_full(),
-            Some(Errno::DQUOT) => Self::quota_used_up(),
+        let errno = Errno::from_io_error(error);
+        if let Some(no_room) = errno.and_then(Self::no_room_by) {
+            return no_room;
+        }
+        match errno {
             Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::AGAIN | Errno::IO) => {
                 Self::passing(said)
             }
@@ -56,12 +58,6 @@ impl FileError {
             }
             _ => Self::lasting(said),
         }
-    }
-
-    /// Returns true if the connection must not be used any more; false if SQLite itself works and
-    /// only could not continue.
-    pub(crate) fn reopen(&self) -> bool {
-        self.reopen
     }
 
     pub(crate) fn of(self, store: &str) -> Fault {
@@ -78,13 +74,19 @@ impl FileError {
         Self::no_room("the disk is full, so nothing was taken or changed: free some space")
     }
 
-    fn quota_used_up() -> Self {
-        Self::no_room(
-            "the quota of disk space is used up, so nothing was taken or changed: free some space, or raise the quota",
-        )
+    /// The error if the operating system has no room.
+    pub(crate) fn no_room_by(errno: Errno) -> Option<Self> {
+        match errno {
+            Errno::NOSPC => Some(Self::disk_full()),
+            Errno::DQUOT => Some(Self::no_room(
+                "the quota of disk space is used up, so nothing was taken or changed: free some space, or raise the quota",
+            )),
+            _ => None,
+        }
     }
 
-    fn too_large(limit: u64) -> Self {
+    /// The error if this process may not make a file larger than this many bytes.
+    pub(crate) fn too_large(limit: u64) -> Self {
         Self::no_room(format_args!(
             "a file of this process may not become larger than {limit} bytes, so nothing was taken or changed: raise the \
              limit (ulimit -f)"
@@ -97,21 +99,17 @@ impl FileError {
 
     fn busy() -> Self {
         let reason = "the file is busy: another process kept it for a second";
-        Self { cause: FaultCause::TimedOut, reopen: false, busy: true, ..Self::passing(reason) }
+        Self { cause: FaultCause::TimedOut, reopen: false, ..Self::passing(reason) }
     }
 
     /// Adds what can be found out afterwards: who blocked the file, or why it could not be written.
     pub(crate) fn explained(mut self, file: &Path, log: [&Path; 2]) -> Self {
-        let writer = Some(file).filter(|_| self.busy).and_then(Writer::of);
+        let is_busy = self.cause == FaultCause::TimedOut;
+        let writer = Some(file).filter(|_| is_busy).and_then(Writer::of);
         if let Some(writer) = writer.filter(|writer| !writer.is_this_process()) {
             self.reason = format!("the file is busy: {writer}");
         }
-        match Some(file).filter(|_| self.unwritten).and_then(|file| Shortage::of(file, log)) {
-            Some(Shortage::FileSize(limit)) => Self::too_large(limit),
-            Some(Shortage::Quota) => Self::quota_used_up(),
-            Some(Shortage::Disk) => Self::disk_full(),
-            None => self,
-        }
+        Some(file).filter(|_| self.unwritten).and_then(|file| shortage(file, log)).unwrap_or(self)
     }
 }
 
@@ -156,7 +154,7 @@ mod tests {
             (ffi::SQLITE_BUSY, "busy", FaultKind::Passing),
         ] {
             let error = sqlite(code);
-            assert!(!error.reopen() && error.reason.contains(word));
+            assert!(!error.reopen && error.reason.contains(word));
             assert_eq!(error.of("file:/x").kind, kind);
         }
     }

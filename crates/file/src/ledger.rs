@@ -253,7 +253,7 @@ impl Ledger {
     ) -> Result<Option<T>, Fault> {
         self.transact(begin, patience, work).map_err(|error| {
             let error = error.explained(self.db_path.path(), self.db_path.log());
-            if error.reopen() {
+            if error.reopen {
                 self.close();
             }
             error.of(&self.name)
