@@ -42,8 +42,8 @@ const LONG_LOG: i32 = 4000;
 pub(crate) struct Open {
     connection: Connection,
     haste: Arc<PostponedWork>,
-    users: Users,
-    logs: Logs,
+    pub(crate) users: Users,
+    pub(crate) logs: Logs,
     /// True if nobody can have opened another log since, because this store's session says which
     /// one it uses.
     is_guarded: bool,
@@ -248,14 +248,6 @@ impl Open {
             self.shorten_log();
         }
         let _ = keep_the_log(&self.connection);
-    }
-
-    pub(crate) fn logs(&self) -> Logs {
-        self.logs
-    }
-
-    pub(crate) fn users(&self) -> Users {
-        self.users
     }
 
     /// The open file, wherever it is now.

@@ -227,7 +227,7 @@ impl Ledger {
             schema::settle(connection, &boot, self.clock.now(), &self.sessions)
         })?;
         let has_to_enter = self.sessions.leave_if_lost();
-        self.sessions.uses(open.users(), boot, open.logs());
+        self.sessions.uses(open.users, boot, open.logs);
         if has_to_enter {
             // If it cannot, leases end only by their TTL.
             let _ = self.sessions.enter(self.clock.runtime().random());

@@ -17,7 +17,6 @@ use leasehold_core::{
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
 
-use crate::boot::BootId;
 use crate::clock::MachineClock;
 use crate::connection::Patience;
 use crate::inline_gate::Caller;
@@ -65,7 +64,6 @@ pub struct FileStore {
     path: Arc<Path>,
     name: Arc<str>,
     runtime: Arc<dyn Runtime>,
-    boot: Option<BootId>,
     notifier: Arc<Notifier>,
     queue: Mutex<Option<Queue>>,
     is_member: AtomicBool,
@@ -89,18 +87,9 @@ impl FileStore {
                 seed,
             )),
             runtime,
-            boot: None,
             queue: Mutex::default(),
             is_member: AtomicBool::new(false),
         }
-    }
-
-    /// The same, as if the machine had been booted under this id. For tests, which cannot reboot a
-    /// machine.
-    #[must_use]
-    pub fn in_boot(mut self, boot: BootId) -> Self {
-        self.boot = Some(boot);
-        self
     }
 
     /// All records in the file, including ended ones. For tests and diagnosis; it blocks.
@@ -109,8 +98,16 @@ impl FileStore {
     ///
     /// A [`Fault`] if the file cannot be used.
     pub fn dump(&self) -> Result<Records, Fault> {
+        self.ask_and_block(|worker| worker.ledger().dump())
+    }
+
+    /// Runs some work on the thread, and blocks until its result is there.
+    fn ask_and_block<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut StoreWorker) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
         let (sender, answer) = mpsc::channel();
-        self.queue()?.send(|worker| worker.ledger().dump(), move |records| drop(sender.send(records)));
+        self.queue()?.send(work, move |done| drop(sender.send(done)));
         answer.recv().unwrap_or_else(|_| Err(self.unanswered()))
     }
 
@@ -132,12 +129,8 @@ impl FileStore {
         work: impl Fn(&mut StoreWorker, Patience) -> Result<Option<T>, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
         let queue = self.queue()?;
-        let done = self.directly(&queue, |worker| work(worker, Patience::AtOnce).transpose());
-        if let Some(done) = done {
-            // Without this, a task that sends one request after the other never waits, and would
-            // block all other tasks of its thread.
-            consume_budget().await;
-            return done.unwrap_or_else(|| Err(self.unanswered()));
+        if let Some(done) = self.directly(&queue, |worker| work(worker, Patience::AtOnce)).await {
+            return done;
         }
         let done = self.ask(move |worker| work(worker, Patience::Waits)).await?;
         done.ok_or_else(|| self.unanswered())
@@ -145,13 +138,19 @@ impl FileStore {
 
     /// Runs some work of the caller without the thread, as [`Queue::at_once`] does. For a quorum it
     /// does not: a disk that hangs would also stop the requests to the other members.
-    fn directly<T>(
+    async fn directly<T>(
         &self,
         queue: &Queue,
-        work: impl FnOnce(&mut StoreWorker) -> Option<T>,
-    ) -> Option<Option<T>> {
-        let is_member = self.is_member.load(Ordering::Relaxed);
-        if is_member { None } else { queue.at_once(Caller::current(), work) }
+        work: impl FnOnce(&mut StoreWorker) -> Result<Option<T>, Fault>,
+    ) -> Option<Result<T, Fault>> {
+        if self.is_member.load(Ordering::Relaxed) {
+            return None;
+        }
+        let done = queue.at_once(Caller::current(), |worker| work(worker).transpose())?;
+        // Without this, a task that sends one request after the other never waits, and would block
+        // all other tasks of its thread.
+        consume_budget().await;
+        Some(done.unwrap_or_else(|| Err(self.unanswered())))
     }
 
     /// Serves requests on the thread, together with those of other callers.
@@ -169,14 +168,9 @@ impl FileStore {
     async fn serve_at_once<T>(&self, request: Request, read: Read<T>) -> Result<T, Fault> {
         let queue = self.queue()?;
         let mut requests = [request];
-        let served =
-            self.directly(&queue, |worker| worker.serve(&mut requests, &queue, Patience::AtOnce).transpose());
-        let mut answers = match served {
-            Some(served) => {
-                // As above.
-                consume_budget().await;
-                served.unwrap_or_else(|| Err(self.unanswered()))?
-            }
+        let served = self.directly(&queue, |worker| worker.serve(&mut requests, &queue, Patience::AtOnce));
+        let mut answers = match served.await {
+            Some(served) => served?,
             None => self.serve(requests.into()).await?,
         };
         read(answers.remove(0), self)
@@ -224,10 +218,6 @@ impl FileStore {
     fn make_worker(&self) -> StoreWorker {
         let ledger = Ledger::at(&self.path, Arc::clone(&self.runtime));
         let ledger = ledger.with_sessions(Arc::clone(&self.notifier.sessions)).mortal();
-        let ledger = match &self.boot {
-            Some(boot) => ledger.in_boot(boot.clone()),
-            None => ledger,
-        };
         StoreWorker::new(ledger, Arc::clone(&self.notifier))
     }
 
@@ -442,10 +432,7 @@ impl ProcessStore for FileStore {
     /// holds it too.
     fn lifeline(&self) -> Option<OwnedFd> {
         if self.notifier.sessions.own().is_none() {
-            let (sender, entered) = mpsc::channel();
-            let queue = self.queue().ok()?;
-            queue.send(|worker| worker.ledger().enter(), move |entered| drop(sender.send(entered)));
-            entered.recv().ok()?.ok()?;
+            self.ask_and_block(|worker| worker.ledger().enter()).ok()?;
         }
         self.notifier.sessions.lifeline()
     }

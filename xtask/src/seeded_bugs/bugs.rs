@@ -1102,8 +1102,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a member of a quorum works on the thread of the program",
         file: "crates/file/src/store.rs",
-        from: "if is_member { None } else {",
-        to: "if is_member && false { None } else {",
+        from: "if self.is_member.load(Ordering::Relaxed) {",
+        to: "if self.is_member.load(Ordering::Relaxed) && false {",
         tests: &[(FileProcesses, "queue::a_member_of_a_quorum_never_works_on_the_thread_of_the_program")],
     },
 ];
