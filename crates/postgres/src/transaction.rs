@@ -178,9 +178,8 @@ impl Scope {
         begun?;
         let mut loaded = loaded?;
         ended?;
-        let now = loaded.now;
-        let Applied { served, .. } = self.apply(&mut loaded.records, requests, now, &loaded.unsubscribed);
-        Ok(Done { served, now, added: 0 })
+        let (served, _) = self.apply(&mut loaded, requests);
+        Ok(Done { served, now: loaded.now, added: 0 })
     }
 
     async fn write(
@@ -218,32 +217,19 @@ impl Scope {
         let (mut loaded, voided) = (loaded?, voided?);
         let mut more = [of_a_queue(MORE), i64::MAX].into_iter();
         loop {
-            let applied = self.tried(&mut loaded, voided.as_ref(), client, requests).await?;
-            if let Some((before, applied)) = applied {
-                return self.end(client, batch, requests, &before, &loaded, applied).await;
+            if let Some(voided) = &voided {
+                loaded.records.voided = Some(self.noticed(client, voided, loaded.now).await?);
+            }
+            let before = loaded.records.clone();
+            let (served, was_short) = self.apply(&mut loaded, requests);
+            if !was_short {
+                return self.end(client, batch, requests, &before, &loaded, served).await;
             }
             let Some(first) = more.next() else {
                 return Err(TransactionError::damaged("a queue is longer than the waiters in it"));
             };
             loaded = load(client, &self.sql, selection(first)).await?;
         }
-    }
-
-    /// Applies the requests to the loaded records; `None` if more of a queue is needed.
-    async fn tried(
-        &self,
-        loaded: &mut Loaded,
-        voided: Option<&Voided>,
-        client: &Client,
-        requests: &[&Request],
-    ) -> Result<Option<(Records, Applied)>, TransactionError> {
-        if let Some(voided) = voided {
-            loaded.records.voided = Some(self.noticed(client, voided, loaded.now).await?);
-        }
-        let before = loaded.records.clone();
-        let applied = self.apply(&mut loaded.records, requests, loaded.now, &loaded.unsubscribed);
-        Ok((!loaded.records.queues.values().any(WaitQueue::is_short) && !applied.was_short)
-            .then_some((before, applied)))
     }
 
     async fn end(
@@ -253,10 +239,9 @@ impl Scope {
         requests: &[&Request],
         before: &Records,
         loaded: &Loaded,
-        applied: Applied,
+        served: Vec<Served>,
     ) -> Result<Done, TransactionError> {
         let changes = Changes::between(&batch.keys, before, &loaded.records, loaded.now);
-        let Applied { served, .. } = applied;
         let done = Done { now: loaded.now, added: changes.added, served };
         if changes.is_nothing(before) && !batch.by_a_quorum {
             client.batch_execute("ROLLBACK").await?;
@@ -283,15 +268,12 @@ impl Scope {
         Ok(done)
     }
 
-    fn apply(
-        &self,
-        records: &mut Records,
-        requests: &[&Request],
-        now: Stamp,
-        unsubscribed: &BTreeSet<Channel>,
-    ) -> Applied {
+    /// Applies the requests to the loaded records. Returns true if one of them needed more of a
+    /// queue than was loaded.
+    fn apply(&self, loaded: &mut Loaded, requests: &[&Request]) -> (Vec<Served>, bool) {
+        let Loaded { records, now, unsubscribed } = loaded;
         let subscriptions = Listening(unsubscribed);
-        let context = ApplyContext::new(now, Fence::new(now.as_micros()).unwrap_or(Fence::MAX));
+        let context = ApplyContext::new(*now, Fence::new(now.as_micros()).unwrap_or(Fence::MAX));
         let context = context.with_subscribers(&subscriptions).with_window(self.window);
         let mut was_short = false;
         let served = requests.iter().map(|request| {
@@ -299,8 +281,7 @@ impl Scope {
             was_short |= records.queues.values().any(WaitQueue::is_short);
             served
         });
-        let served = served.collect();
-        Applied { served, was_short }
+        (served.collect(), was_short)
     }
 
     /// When leases may last have been forgotten, for requests of a quorum.
@@ -332,12 +313,6 @@ struct Voided {
     at: Option<Stamp>,
     known: Option<String>,
     timeline: String,
-}
-
-struct Applied {
-    served: Vec<Served>,
-    /// True if a request needed more of a queue than was loaded.
-    was_short: bool,
 }
 
 /// Everybody counts as listening who is not known to be deaf.
