@@ -18,7 +18,6 @@ use tokio_postgres::types::Type;
 use self::facts::Facts;
 use crate::channel;
 use crate::connect::{OnNotification, connect};
-use crate::sql::CLOCK;
 use crate::table::row::Columns;
 use crate::worker::Inner;
 
@@ -58,7 +57,7 @@ impl Inner {
         let mut trips = RoundTrips::to(&self.faults.store, &*self.runtime);
         for _ in 0..RoundTrips::COUNT {
             let sent = trips.asks();
-            let row = self.asked(self.patience(), client.query_typed_one(CLOCK, &[])).await?;
+            let row = self.asked(self.patience(), client.query_typed_one(&self.scope.sql.clock, &[])).await?;
             let server = Columns(&row).stamp(0).map_err(|error| self.faults.of(&error))?;
             trips.hears(sent, Some(server));
         }

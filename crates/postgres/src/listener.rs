@@ -14,7 +14,6 @@ use tokio_postgres::types::Type;
 use crate::channel;
 use crate::connect::{Live, OnNotification, connect};
 use crate::push;
-use crate::sql::CLOCK;
 use crate::table::row::Columns;
 use crate::worker::{Inner, Job};
 
@@ -224,7 +223,7 @@ impl Listener {
     async fn check_until_lost(&self, inner: &Inner) {
         loop {
             let asked = inner.runtime.now();
-            let clock = self.live.client.query_typed_one(CLOCK, &[]);
+            let clock = self.live.client.query_typed_one(&inner.scope.sql.clock, &[]);
             let Ok(row) = inner.asked(2 * inner.address.call_limit, clock).await else { return };
             let Ok(said) = Columns(&row).stamp(0) else { return };
             if !inner.readings.note(self.session, asked, said) {

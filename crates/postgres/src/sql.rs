@@ -8,189 +8,128 @@ use tokio_postgres::types::{ToSql, Type};
 
 use crate::version::VERSION;
 
-/// What makes tables of version 1 those of this version.
-const UPGRADE: &str =
-    concat!(include_str!("upgrade.sql"), "\n", include_str!("check.sql"), "\n", include_str!("quick.sql"));
-
-/// The tables and functions; `{s}` stands for the schema.
-const SCHEMA: &str =
-    concat!(include_str!("schema.sql"), "\n", include_str!("check.sql"), "\n", include_str!("quick.sql"));
-
 /// The clock on which leases are counted.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-
-/// The statement that reads that clock.
-pub(crate) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 /// The keys of one page of a list.
 const OF_A_PAGE: &str = "key >= $1 AND ($2 OR key > $1) AND ($3::bytea IS NULL OR key < $3)";
 
-/// The statements of a store.
-#[derive(Debug)]
-pub(crate) struct Sql {
-    pub(crate) quick_grant: String,
-    pub(crate) quick_renew: String,
-    pub(crate) quick_release: String,
-    pub(crate) lock: String,
-    pub(crate) leases: String,
-    pub(crate) waiters: String,
-    pub(crate) shares: String,
-    pub(crate) unresponsive: String,
-    pub(crate) marks: String,
-    pub(crate) member: String,
-    pub(crate) set_timeline: String,
-    pub(crate) save_leases: String,
-    pub(crate) delete_leases: String,
-    pub(crate) save_waiters: String,
-    pub(crate) delete_waiters: String,
-    pub(crate) forget_waiters: String,
-    pub(crate) forget_unresponsive: String,
-    pub(crate) save_unresponsive: String,
-    pub(crate) delete_unresponsive: String,
-    pub(crate) save_shares: String,
-    pub(crate) delete_shares: String,
-    pub(crate) save_marks: String,
-    pub(crate) sweep_marks: String,
-    pub(crate) forget_mark: String,
-    pub(crate) list_marks: String,
-    pub(crate) save_breaks: String,
-    pub(crate) sweep_breaks: String,
-    pub(crate) last_break: String,
-    pub(crate) list_breaks: String,
-    pub(crate) sweep: String,
-    pub(crate) keys_in_use: String,
-    pub(crate) version: String,
-    pub(crate) baseline_acquire: String,
-    pub(crate) baseline_release: String,
-    pub(crate) schema: String,
-    pub(crate) upgrade: String,
+/// Declares the statements of a store, in which each name in braces stands for a text of
+/// [`replacements`].
+macro_rules! statements {
+    ($($name:ident: $text:expr,)*) => {
+        /// The statements of a store.
+        #[derive(Debug)]
+        pub(crate) struct Sql {
+            $(pub(crate) $name: String,)*
+        }
+
+        impl Sql {
+            pub(crate) fn of(schema: &str) -> Self {
+                let replacements = replacements(schema);
+                let complete = |text: &str| {
+                    replacements.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+                };
+                Self { $($name: complete($text),)* }
+            }
+        }
+    };
 }
 
-impl Sql {
-    pub(crate) fn of(schema: &str) -> Self {
-        let quoted = quoted(schema);
-        let of = |text: &str| text.replace("{s}", &quoted).replace("{now}", NOW);
-        let shortest = LastFence::kept_for(Ttl::MIN);
-        let constants = [
-            ("{version}", VERSION),
-            ("{fence_max}", i64::from(Fence::MAX)),
-            ("{fence_kept}", interval(shortest)),
-            ("{line_kept}", interval(WaitQueue::KEPT_FOR)),
-            ("{looked_ahead}", WaitQueue::LOOKED_AHEAD as i64),
-        ];
-        let complete = |text: &str| {
-            constants.iter().fold(of(text), |text, (name, value)| text.replace(name, &value.to_string()))
-        };
-        Self {
-            quick_grant: of("SELECT * FROM {s}.quick_grant($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"),
-            quick_renew: of("SELECT * FROM {s}.quick_renew($1, $2, $3, $4, $5)"),
-            quick_release: of("CALL {s}.quick_release($1, $2, $3, $4, $5, NULL, NULL, NULL, NULL, NULL)"),
-            // In the order of the keys, so that there is no deadlock. A missing row is created,
-            // because a transaction can wait for another one's uncommitted row only if both write
-            // it.
-            lock: of("INSERT INTO {s}.lease AS l (key) SELECT k FROM unnest($1::bytea[]) AS k ORDER BY k \
-                 ON CONFLICT (key) DO UPDATE SET awaited = l.awaited WHERE false"),
-            leases: of(
-                "SELECT c.now, l.key, l.holder, l.label, l.ends, l.awaited, l.marker, l.fence, l.fence_ends, l.waiters, \
-                 l.handed, l.handed_on, l.queue_ends \
-                 FROM (SELECT {now} AS now) AS c LEFT JOIN {s}.lease AS l ON l.key = ANY ($1::bytea[])",
-            ),
-            waiters: of(&WAITERS.replace("{waiter}", WAITER)),
-            shares: of(
-                "SELECT key, holder, weight, fence, label, ends, unclaimed FROM {s}.share WHERE key = ANY ($1::bytea[])",
-            ),
-            unresponsive: of("SELECT key, channel FROM {s}.unresponsive WHERE key = ANY ($1::bytea[])"),
-            marks: of(
-                "SELECT key, at, fence, label, period, {now}, ends FROM {s}.mark WHERE key = ANY ($1::bytea[])",
-            ),
-            member: of("SELECT (SELECT value FROM {s}.meta WHERE name = 'voided')::bigint, \
-                 (SELECT value FROM {s}.meta WHERE name = 'timeline'), substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), \
-                 (SELECT value FROM {s}.meta WHERE name = 'id')"),
-            set_timeline: of("INSERT INTO {s}.meta (name, value) VALUES ('timeline', $1), ('voided', $2) \
-                 ON CONFLICT (name) DO UPDATE SET value = excluded.value"),
-            save_leases: of(
-                "UPDATE {s}.lease AS l SET holder = n.holder, label = n.label, ends = n.ends, awaited = n.awaited, \
-                 marker = n.marker, fence = n.fence, fence_ends = n.fence_ends, waiters = n.waiters, handed = n.handed, \
-                 handed_on = n.handed_on, queue_ends = n.queue_ends \
-                 FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::boolean[], $6::text[], $7::bigint[], \
-                 $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::bigint[]) \
-                 AS n (key, holder, label, ends, awaited, marker, fence, fence_ends, waiters, handed, handed_on, queue_ends) \
-                 WHERE l.key = n.key",
-            ),
-            delete_leases: of("DELETE FROM {s}.lease WHERE key = ANY ($1::bytea[])"),
-            save_waiters: of(
-                "INSERT INTO {s}.waiter (key, ticket, holder, label, mode, ttl, channel, nonce, wants_more) \
-                 SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::text[], $5::text[], $6::bigint[], \
-                 $7::bigint[], $8::bytea[], $9::boolean[]) ON CONFLICT (key, ticket, holder) DO UPDATE SET label = excluded.label, \
-                 mode = excluded.mode, ttl = excluded.ttl, channel = excluded.channel, nonce = excluded.nonce, \
-                 wants_more = excluded.wants_more",
-            ),
-            delete_waiters: of(
-                "DELETE FROM {s}.waiter AS w USING unnest($1::bytea[], $2::bigint[], $3::bytea[]) \
-                 AS g (key, ticket, holder) WHERE w.key = g.key AND w.ticket = g.ticket AND w.holder = g.holder",
-            ),
-            forget_waiters: of("DELETE FROM {s}.waiter WHERE key = ANY ($1::bytea[])"),
-            forget_unresponsive: of("DELETE FROM {s}.unresponsive WHERE key = ANY ($1::bytea[])"),
-            save_unresponsive: of(
-                "INSERT INTO {s}.unresponsive (key, channel) SELECT * FROM unnest($1::bytea[], $2::bigint[]) \
-                 ON CONFLICT DO NOTHING",
-            ),
-            delete_unresponsive: of(
-                "DELETE FROM {s}.unresponsive AS s USING unnest($1::bytea[], $2::bigint[]) AS g (key, channel) \
-                 WHERE s.key = g.key AND s.channel = g.channel",
-            ),
-            save_shares: of("INSERT INTO {s}.share (key, holder, weight, fence, label, ends, unclaimed) \
-                 SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::integer[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[]) \
-                 ON CONFLICT (key, holder) DO UPDATE SET weight = excluded.weight, fence = excluded.fence, label = excluded.label, \
-                 ends = excluded.ends, unclaimed = excluded.unclaimed"),
-            delete_shares: of(
-                "DELETE FROM {s}.share AS s USING unnest($1::bytea[], $2::bytea[]) AS g (key, holder) \
-                 WHERE s.key = g.key AND s.holder = g.holder",
-            ),
-            save_marks: of("INSERT INTO {s}.mark (key, at, fence, label, period, ends) \
-                 SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[]) \
-                 ON CONFLICT (key) DO UPDATE SET at = excluded.at, fence = excluded.fence, label = excluded.label, \
-                 period = excluded.period, ends = excluded.ends"),
-            sweep_marks: of("DELETE FROM {s}.mark WHERE key = ANY (ARRAY(\
-                 SELECT key FROM {s}.mark WHERE ends <= {now} ORDER BY ends LIMIT 100 FOR UPDATE SKIP LOCKED))"),
-            // A mark that has ended counts as none.
-            forget_mark: of(
-                "DELETE FROM {s}.mark WHERE key = $1 RETURNING key, at, fence, label, period, {now}, ends",
-            ),
-            list_marks: of(&format!(
-                "SELECT key, at, fence, label, period, {{now}}, ends FROM {{s}}.mark WHERE {OF_A_PAGE} AND ends > {{now}} \
-                 ORDER BY key LIMIT $4"
-            )),
-            save_breaks: of("INSERT INTO {s}.broken (key, at, fence, held_by, broken_by, reason, ends) \
-                 SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bigint[]) \
-                 ON CONFLICT (key) DO UPDATE SET at = excluded.at, fence = excluded.fence, held_by = excluded.held_by, \
-                 broken_by = excluded.broken_by, reason = excluded.reason, ends = excluded.ends"),
-            sweep_breaks: of("DELETE FROM {s}.broken WHERE key = ANY (ARRAY(\
-                 SELECT key FROM {s}.broken WHERE ends <= {now} ORDER BY ends LIMIT 100 FOR UPDATE SKIP LOCKED))"),
-            last_break: of(
-                "SELECT key, at, fence, held_by, broken_by, reason FROM {s}.broken WHERE key = $1 AND ends > {now}",
-            ),
-            list_breaks: of(&format!(
-                "SELECT key, at, fence, held_by, broken_by, reason FROM {{s}}.broken WHERE {OF_A_PAGE} AND ends > {{now}} \
-                 ORDER BY key LIMIT $4"
-            )),
-            sweep: of(SWEEP),
-            keys_in_use: of(&format!(
-                "SELECT key FROM {{s}}.lease WHERE {OF_A_PAGE} \
-                 AND (holder IS NOT NULL OR marker IS NOT NULL OR waiters > 0) ORDER BY key LIMIT $4"
-            )),
-            version: of("SELECT (SELECT value FROM {s}.meta WHERE name = 'version')::bigint, \
-                 (SELECT value FROM {s}.meta WHERE name = 'readable_by')::bigint, \
-                 (SELECT value FROM {s}.meta WHERE name = 'id'), {now}"),
-            baseline_acquire: of(
-                "INSERT INTO {s}.lease AS l (key, holder, ends, awaited) VALUES ($1, $2, {now} + $3, false) \
-                 ON CONFLICT (key) DO NOTHING",
-            ),
-            baseline_release: of("DELETE FROM {s}.lease WHERE key = $1 AND holder = $2"),
-            schema: complete(SCHEMA),
-            upgrade: complete(UPGRADE),
-        }
-    }
+/// The names in braces, and the texts that they stand for in the statements of a schema.
+fn replacements(schema: &str) -> [(&'static str, String); 9] {
+    [
+        ("{s}", quoted(schema)),
+        ("{now}", NOW.into()),
+        ("{of_a_page}", OF_A_PAGE.into()),
+        ("{waiter}", WAITER.into()),
+        ("{version}", VERSION.to_string()),
+        ("{fence_max}", Fence::MAX.to_string()),
+        ("{fence_kept}", interval(LastFence::kept_for(Ttl::MIN)).to_string()),
+        ("{line_kept}", interval(WaitQueue::KEPT_FOR).to_string()),
+        ("{looked_ahead}", WaitQueue::LOOKED_AHEAD.to_string()),
+    ]
+}
+
+statements! {
+    quick_grant: "SELECT * FROM {s}.quick_grant($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    quick_renew: "SELECT * FROM {s}.quick_renew($1, $2, $3, $4, $5)",
+    quick_release: "CALL {s}.quick_release($1, $2, $3, $4, $5, NULL, NULL, NULL, NULL, NULL)",
+    // In the order of the keys, so that there is no deadlock. A missing row is created, because a
+    // transaction can wait for another one's uncommitted row only if both write it.
+    lock: "INSERT INTO {s}.lease AS l (key) SELECT k FROM unnest($1::bytea[]) AS k ORDER BY k \
+         ON CONFLICT (key) DO UPDATE SET awaited = l.awaited WHERE false",
+    leases: "SELECT c.now, l.key, l.holder, l.label, l.ends, l.awaited, l.marker, l.fence, l.fence_ends, l.waiters, \
+         l.handed, l.handed_on, l.queue_ends \
+         FROM (SELECT {now} AS now) AS c LEFT JOIN {s}.lease AS l ON l.key = ANY ($1::bytea[])",
+    waiters: WAITERS,
+    shares: "SELECT key, holder, weight, fence, label, ends, unclaimed FROM {s}.share WHERE key = ANY ($1::bytea[])",
+    unresponsive: "SELECT key, channel FROM {s}.unresponsive WHERE key = ANY ($1::bytea[])",
+    marks: "SELECT key, at, fence, label, period, {now}, ends FROM {s}.mark WHERE key = ANY ($1::bytea[])",
+    member: "SELECT (SELECT value FROM {s}.meta WHERE name = 'voided')::bigint, \
+         (SELECT value FROM {s}.meta WHERE name = 'timeline'), substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), \
+         (SELECT value FROM {s}.meta WHERE name = 'id')",
+    set_timeline: "INSERT INTO {s}.meta (name, value) VALUES ('timeline', $1), ('voided', $2) \
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    save_leases: "UPDATE {s}.lease AS l SET holder = n.holder, label = n.label, ends = n.ends, awaited = n.awaited, \
+         marker = n.marker, fence = n.fence, fence_ends = n.fence_ends, waiters = n.waiters, handed = n.handed, \
+         handed_on = n.handed_on, queue_ends = n.queue_ends \
+         FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::boolean[], $6::text[], $7::bigint[], \
+         $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::bigint[]) \
+         AS n (key, holder, label, ends, awaited, marker, fence, fence_ends, waiters, handed, handed_on, queue_ends) \
+         WHERE l.key = n.key",
+    delete_leases: "DELETE FROM {s}.lease WHERE key = ANY ($1::bytea[])",
+    save_waiters: "INSERT INTO {s}.waiter (key, ticket, holder, label, mode, ttl, channel, nonce, wants_more) \
+         SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::text[], $5::text[], $6::bigint[], \
+         $7::bigint[], $8::bytea[], $9::boolean[]) ON CONFLICT (key, ticket, holder) DO UPDATE SET label = excluded.label, \
+         mode = excluded.mode, ttl = excluded.ttl, channel = excluded.channel, nonce = excluded.nonce, \
+         wants_more = excluded.wants_more",
+    delete_waiters: "DELETE FROM {s}.waiter AS w USING unnest($1::bytea[], $2::bigint[], $3::bytea[]) \
+         AS g (key, ticket, holder) WHERE w.key = g.key AND w.ticket = g.ticket AND w.holder = g.holder",
+    forget_waiters: "DELETE FROM {s}.waiter WHERE key = ANY ($1::bytea[])",
+    forget_unresponsive: "DELETE FROM {s}.unresponsive WHERE key = ANY ($1::bytea[])",
+    save_unresponsive: "INSERT INTO {s}.unresponsive (key, channel) SELECT * FROM unnest($1::bytea[], $2::bigint[]) \
+         ON CONFLICT DO NOTHING",
+    delete_unresponsive: "DELETE FROM {s}.unresponsive AS s USING unnest($1::bytea[], $2::bigint[]) AS g (key, channel) \
+         WHERE s.key = g.key AND s.channel = g.channel",
+    save_shares: "INSERT INTO {s}.share (key, holder, weight, fence, label, ends, unclaimed) \
+         SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::integer[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[]) \
+         ON CONFLICT (key, holder) DO UPDATE SET weight = excluded.weight, fence = excluded.fence, label = excluded.label, \
+         ends = excluded.ends, unclaimed = excluded.unclaimed",
+    delete_shares: "DELETE FROM {s}.share AS s USING unnest($1::bytea[], $2::bytea[]) AS g (key, holder) \
+         WHERE s.key = g.key AND s.holder = g.holder",
+    save_marks: "INSERT INTO {s}.mark (key, at, fence, label, period, ends) \
+         SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[]) \
+         ON CONFLICT (key) DO UPDATE SET at = excluded.at, fence = excluded.fence, label = excluded.label, \
+         period = excluded.period, ends = excluded.ends",
+    sweep_marks: "DELETE FROM {s}.mark WHERE key = ANY (ARRAY(\
+         SELECT key FROM {s}.mark WHERE ends <= {now} ORDER BY ends LIMIT 100 FOR UPDATE SKIP LOCKED))",
+    // A mark that has ended counts as none.
+    forget_mark: "DELETE FROM {s}.mark WHERE key = $1 RETURNING key, at, fence, label, period, {now}, ends",
+    list_marks: "SELECT key, at, fence, label, period, {now}, ends FROM {s}.mark WHERE {of_a_page} AND ends > {now} \
+         ORDER BY key LIMIT $4",
+    save_breaks: "INSERT INTO {s}.broken (key, at, fence, held_by, broken_by, reason, ends) \
+         SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bigint[]) \
+         ON CONFLICT (key) DO UPDATE SET at = excluded.at, fence = excluded.fence, held_by = excluded.held_by, \
+         broken_by = excluded.broken_by, reason = excluded.reason, ends = excluded.ends",
+    sweep_breaks: "DELETE FROM {s}.broken WHERE key = ANY (ARRAY(\
+         SELECT key FROM {s}.broken WHERE ends <= {now} ORDER BY ends LIMIT 100 FOR UPDATE SKIP LOCKED))",
+    last_break: "SELECT key, at, fence, held_by, broken_by, reason FROM {s}.broken WHERE key = $1 AND ends > {now}",
+    list_breaks: "SELECT key, at, fence, held_by, broken_by, reason FROM {s}.broken WHERE {of_a_page} AND ends > {now} \
+         ORDER BY key LIMIT $4",
+    sweep: SWEEP,
+    keys_in_use: "SELECT key FROM {s}.lease WHERE {of_a_page} \
+         AND (holder IS NOT NULL OR marker IS NOT NULL OR waiters > 0) ORDER BY key LIMIT $4",
+    version: "SELECT (SELECT value FROM {s}.meta WHERE name = 'version')::bigint, \
+         (SELECT value FROM {s}.meta WHERE name = 'readable_by')::bigint, \
+         (SELECT value FROM {s}.meta WHERE name = 'id'), {now}",
+    baseline_acquire: "INSERT INTO {s}.lease AS l (key, holder, ends, awaited) VALUES ($1, $2, {now} + $3, false) \
+         ON CONFLICT (key) DO NOTHING",
+    baseline_release: "DELETE FROM {s}.lease WHERE key = $1 AND holder = $2",
+    clock: "SELECT {now}",
+    schema: concat!(include_str!("schema.sql"), "\n", include_str!("check.sql"), "\n", include_str!("quick.sql")),
+    // Makes tables of version 1 those of this version.
+    upgrade: concat!(include_str!("upgrade.sql"), "\n", include_str!("check.sql"), "\n", include_str!("quick.sql")),
 }
 
 /// The columns of a waiter, in the order of the table.
