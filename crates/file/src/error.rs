@@ -160,17 +160,6 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_needs_a_person_is_lasting_and_names_the_remedy() {
-        for (code, word) in
-            [(ffi::SQLITE_READONLY, "make it writable"), (ffi::SQLITE_CORRUPT, "move it away")]
-        {
-            let fault = sqlite(code).of("file:/x");
-            assert_eq!(fault.kind, FaultKind::Lasting);
-            assert!(fault.reason.contains(word) && !fault.reason.contains('\n'), "{fault}");
-        }
-    }
-
-    #[test]
     fn no_space_for_a_directory_is_a_full_disk_too() {
         let error = io::Error::from(Errno::NOSPC);
         let fault = FileError::io("make", Path::new("/x"), &error).of("f");

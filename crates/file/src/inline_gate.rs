@@ -117,18 +117,6 @@ mod tests {
         assert!(asks(one, 100) && asks(other, 200), "one after the other");
     }
 
-    #[test]
-    fn after_a_slow_request_the_worker_serves_for_a_hundred_times_as_long() {
-        let [one, _] = two();
-        let begun = Instant::now();
-        let mut inline_gate = InlineGate::new(begun);
-        assert!(inline_gate.admit(one, begun));
-        let ended = begun + micros(5_000);
-        inline_gate.ended(begun, ended, || true);
-        assert!(!inline_gate.admit(one, ended + micros(499_999)));
-        assert!(inline_gate.admit(one, ended + micros(500_000)));
-    }
-
     /// It would have waited for it elsewhere too.
     #[test]
     fn a_caller_that_waits_only_for_a_processor_serves_its_requests() {

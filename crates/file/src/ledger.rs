@@ -506,7 +506,8 @@ mod tests {
     fn a_file_that_turned_read_only_is_a_lasting_fault_and_is_opened_again() {
         let (_directory, mut ledger) = a_ledger_with("query_only", 1);
         let fault = ledger.serve(grant("second")).unwrap_err();
-        assert!(fault.kind == FaultKind::Lasting && fault.reason.contains("read-only"), "{fault}");
+        assert_eq!(fault.kind, FaultKind::Lasting, "{fault}");
+        assert!(["read-only", "make it writable"].iter().all(|it| fault.reason.contains(it)), "{fault}");
         ledger.serve(grant("second")).unwrap();
     }
 }

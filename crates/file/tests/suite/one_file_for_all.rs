@@ -9,17 +9,9 @@ use std::time::{Duration, Instant};
 use leasehold_core::Request;
 use leasehold_file::Ledger;
 
-use crate::child;
 use crate::clocks::OfTheMachine;
 use crate::queue::Process;
 use crate::seeds::{Dice, a_file, attempt, take};
-
-#[test]
-fn a_lease_outlives_the_process_that_took_it() {
-    let (_directory, file) = a_file();
-    assert!(child::command(&[], "hold", &file).status().unwrap().success());
-    assert_eq!(take(&mut Ledger::at(&file, Arc::new(OfTheMachine)), &attempt(1, &["a"], 1000)), None);
-}
 
 /// The child holds the lock most of the time, and writes continuously. However it ends, the file is
 /// intact, fences keep rising, and the next holder gets the lock when the lease of 150 ms is over.

@@ -340,26 +340,6 @@ async fn every_key_of_a_killed_holder_is_found_though_there_are_many() {
     in_vain.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-#[tokio::test]
-async fn a_lease_outlives_its_process_while_another_has_the_lifeline() {
-    let (_directory, file) = a_file();
-    let mut holder = Process::start("holder with a supervisor", &file);
-    let supervisor = holder.0.stdin.take().unwrap();
-    holder.kill();
-    let store = FileStore::at(&file, Arc::new(OfTheMachine));
-    let asks = attempt(1, &["a"], 1000);
-    for _ in 0..20 {
-        assert!(matches!(store.grant(&asks, WaitMode::Try).await.unwrap(), GrantAnswer::Busy { .. }));
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    drop(supervisor);
-    let begun = Instant::now();
-    while !matches!(store.grant(&asks, WaitMode::Try).await.unwrap(), GrantAnswer::Granted { .. }) {
-        assert!(begun.elapsed() < Duration::from_secs(5), "the lease does not end with its supervisor");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
 /// Nobody has the log open any more that its session names.
 #[test]
 fn a_session_that_outlives_its_process_keeps_nobody_from_the_file() {
