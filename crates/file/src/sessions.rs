@@ -9,7 +9,6 @@
 #[cfg_attr(not(target_os = "linux"), path = "sessions/bsd.rs")]
 mod kernel;
 
-use std::fmt::Write as _;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -83,15 +82,11 @@ pub(crate) struct SessionRecord {
 
 impl SessionRecord {
     fn write(&self) -> String {
-        let mut text = format!("pid {}\n", self.pid);
-        let lines = [
-            self.boot.as_ref().map(|boot| format!("boot {boot}\n")),
-            self.logs.as_ref().map(|logs| format!("logs {logs}\n")),
-        ];
-        lines.into_iter().flatten().for_each(|line| text.push_str(&line));
+        let boot = self.boot.as_ref().map(|boot| format!("boot {boot}\n")).unwrap_or_default();
+        let logs = self.logs.as_ref().map(|logs| format!("logs {logs}\n")).unwrap_or_default();
+        let text = format!("pid {}\n{boot}{logs}", self.pid);
         // A shorter text overwrites a longer one in one write.
-        let _ = write!(text, "{:width$}", "", width = Self::LENGTH.saturating_sub(text.len()));
-        text
+        format!("{text:width$}", width = Self::LENGTH)
     }
 
     fn read(text: &str) -> Self {
@@ -242,14 +237,11 @@ impl Sessions {
     /// Ends this store's session if it is lost. Returns true if it did.
     pub(crate) fn leave_if_lost(&self) -> bool {
         let mut own = locked(&self.own);
-        let lost = own.entry.take_if(|entry| self.lacks(entry));
-        let is_lost = lost.is_some();
-        if is_lost {
-            // The directory may come back while a lease of this process lasts that is in its file.
-            own.lost.extend(lost.map(|entry| entry.lock));
-            *locked(&self.handle) = None;
-        }
-        is_lost
+        let Some(lost) = own.entry.take_if(|entry| self.lacks(entry)) else { return false };
+        // The directory may come back while a lease of this process lasts that is in its file.
+        own.lost.push(lost.lock);
+        *locked(&self.handle) = None;
+        true
     }
 
     /// Creates and locks a file. `None` if somebody took it for that of a dead session in between.
@@ -357,7 +349,10 @@ impl Sessions {
     /// Sends a message to another session. If its queue is full, its owner checks for itself before
     /// long.
     pub(crate) fn tell(&self, channel: &Channel, message: &[u8]) {
-        self.reach(channel, |sender, address| drop(sender.send_to(message, address)));
+        let (Some(session), Some(sender)) = (Session::of(channel), self.sender()) else { return };
+        if let Ok((address, _pinned)) = self.address(session) {
+            let _ = sender.send_to(message, address);
+        }
     }
 
     /// Makes another session check whether its log is still the file's.
@@ -365,21 +360,15 @@ impl Sessions {
         self.tell(&session.channel(), &[]);
     }
 
-    /// Runs `work` with our socket and the address of another session's. `None` if there is no such
-    /// address or socket.
-    fn reach<T>(
-        &self,
-        channel: &Channel,
-        act: impl FnOnce(&UnixDatagram, &Path) -> T,
-    ) -> Option<Result<T, io::Error>> {
-        let session = Session::of(channel)?;
-        let sender = self.sender()?;
+    /// The address of a session's socket, which is valid while the second value lives.
+    fn address(&self, session: Session) -> io::Result<(PathBuf, Option<kernel::Pinned>)> {
+        let name = session.socket_name();
         if self.users().socket_mode().is_none() {
-            return Some(self.short_path(&session.socket_name()).map(|address| act(sender, &address)));
+            return Ok((self.short_path(&name)?, None));
         }
         // Not by its name, which may lead to a socket to which only this user may write.
-        let pinned = kernel::Pinned::at(&self.directory.join(session.socket_name()));
-        Some(pinned.map(|socket| act(sender, &socket.path())))
+        let pinned = kernel::Pinned::at(&self.directory.join(name))?;
+        Ok((pinned.path(), Some(pinned)))
     }
 
     fn remove(&self, name: impl AsRef<Path>) {
@@ -466,12 +455,10 @@ impl Subscribers for Sessions {
             return true;
         }
         // By a socket of its own: on macOS and FreeBSD, one that is connected sends to nobody else.
-        match self.reach(channel, |_, address| UnixDatagram::unbound()?.connect(address)) {
-            Some(Ok(Err(error)) | Err(error)) => {
-                !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound)
-            }
-            Some(Ok(Ok(()))) | None => true,
-        }
+        let connected =
+            self.address(session).and_then(|(address, _pinned)| UnixDatagram::unbound()?.connect(address));
+        !connected
+            .is_err_and(|error| matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound))
     }
 }
 
