@@ -131,25 +131,19 @@ impl Shared {
                 (None, None) => sent.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 (None, Some(rest)) => sent.recv_timeout(rest),
             };
+            let nobody_asked = work.is_err();
             match work {
-                Ok(work) => {
-                    match work {
-                        Work::Serve(first) => {
-                            together.push(first);
-                            next = self.serve_waiting(&mut together, sent);
-                        }
-                        Work::Other(work) => work(self),
-                    }
-                    // Requests and left-over work alternate, so that neither waits for all of the
-                    // other.
-                    if rest == Some(Duration::ZERO) {
-                        guarded(&mut locked(&self.worker), StoreWorker::tidy);
-                    }
+                Ok(Work::Serve(first)) => {
+                    together.push(first);
+                    next = self.serve_waiting(&mut together, sent);
                 }
-                Err(RecvTimeoutError::Timeout) => {
-                    guarded(&mut locked(&self.worker), StoreWorker::tidy);
-                }
+                Ok(Work::Other(work)) => work(self),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
+            }
+            // Requests and left-over work alternate, so that neither waits for all of the other.
+            if nobody_asked || rest == Some(Duration::ZERO) {
+                guarded(&mut locked(&self.worker), StoreWorker::tidy);
             }
         }
         locked(&self.worker).close();
