@@ -5,7 +5,6 @@ use std::error::Error as _;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_core::{Escaped, Fault, FaultCause};
 use tokio_postgres::error::{DbError, SqlState};
@@ -160,10 +159,6 @@ impl Faults {
             "the server is a standby and takes no writes ({reason}): name its primary in the URL, or all hosts"
         ))
         .caused_by(FaultCause::NotServing)
-    }
-
-    pub(crate) fn quarantined(&self, left: Duration) -> Fault {
-        Fault::quarantined(&self.store, left)
     }
 }
 

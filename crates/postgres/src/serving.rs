@@ -30,8 +30,7 @@ pub async fn serve(
     let in_time = Stamp::from_micros(i64::MAX.unsigned_abs());
     let Answered { served, error, .. } = Quick::among(requests).serve(client, &scope, in_time, None).await;
     let mut served: BTreeMap<_, _> = served.into_iter().map(|(nth, (served, _))| (nth, served)).collect();
-    let rest = (0..requests.len()).filter(|nth| !served.contains_key(nth));
-    let rest: Vec<usize> = rest.collect();
+    let rest: Vec<usize> = (0..requests.len()).filter(|nth| !served.contains_key(nth)).collect();
     let left: Vec<&Request> = rest.iter().map(|nth| requests[*nth]).collect();
     let done = match error {
         Some(error) => Err(error),

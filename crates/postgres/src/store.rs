@@ -441,7 +441,7 @@ impl BaselineStore for PostgresStore {
 /// The fault for an answer that does not match the request.
 fn refused(answer: &Answer, faults: &Faults) -> Fault {
     match answer {
-        Answer::Quarantined { left } => faults.quarantined(*left),
+        Answer::Quarantined { left } => Fault::quarantined(&faults.store, *left),
         _ => faults.lasting("the answer is to another request: this is a fault in leasehold-core"),
     }
 }

@@ -36,7 +36,6 @@ fn ends_the_connection(said: &DbError) -> bool {
         || matches!(said.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
 }
 
-/// An error of a column concerns its content.
 impl From<tokio_postgres::Error> for TransactionError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Client(error)

@@ -4,7 +4,7 @@
 //! Concurrent requests of several tasks are served in one transaction, which costs one flush of the
 //! server's disk.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -232,8 +232,16 @@ impl Inner {
         limit: Duration,
         question: impl Future<Output = Result<T, E>>,
     ) -> Result<T, Fault> {
-        let answer = self.runtime.within(limit, question).await.ok_or(TransactionError::Silent);
-        answer.and_then(|answer| answer.map_err(Into::into)).map_err(|error| self.faults.of(&error))
+        self.within(limit, question).await.map_err(|error| self.faults.of(&error))
+    }
+
+    /// The same, for an error that is not reported yet.
+    async fn within<T, E: Into<TransactionError>>(
+        &self,
+        limit: Duration,
+        question: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, TransactionError> {
+        self.runtime.within(limit, question).await.ok_or(TransactionError::Silent)?.map_err(Into::into)
     }
 
     /// A holder need not have waited to be notified that its lease was broken, so this listens on
@@ -263,9 +271,8 @@ impl Inner {
                 !notified.is_err_and(|error| error.is_lost())
             }
             Some(Job::Work(work)) => {
-                let limit = 20 * self.address.call_limit;
-                let done = self.runtime.within(limit, work(Ok(client), self)).await;
-                done.is_some_and(|done| !done.is_err_and(|error| error.is_lost()))
+                let done = self.within(20 * self.address.call_limit, work(Ok(client), self)).await;
+                !done.is_err_and(|error| error.is_lost())
             }
             Some(Job::Serve(first)) => {
                 let reads = first.requests.iter().all(Request::is_read);
@@ -292,17 +299,15 @@ impl Inner {
         if requests.is_empty() {
             return true;
         }
-        let Answered { mut served, mut added, error, in_doubt, .. } = self.quickly(session, &requests).await;
-        let rest = requests.iter().enumerate().filter(|(nth, _)| !served.contains_key(nth));
-        let rest: Vec<&Request> = rest.map(|(_, request)| *request).collect();
+        let Answered { served, mut added, error, in_doubt, .. } = self.quickly(session, &requests).await;
+        let rest: Vec<usize> = (0..requests.len()).filter(|nth| !served.contains_key(nth)).collect();
+        let left: Vec<&Request> = rest.iter().map(|nth| requests[*nth]).collect();
         let doubt = error.as_ref().map(|error| self.faults.doubted_release(error));
-        let Slow { outcomes, added: more, is_lost } = self.slowly(session, &rest, error).await;
+        let Slow { outcomes, added: more, is_lost } = self.slowly(session, &left, error).await;
         added += more;
-        let mut others = outcomes.into_iter();
-        let mut results = (0..requests.len()).filter_map(|nth| match served.remove(&nth) {
-            Some(quick) => Some((nth, Ok(quick))),
-            None => others.next().map(|outcome| (nth, outcome)),
-        });
+        let mut results: BTreeMap<_, _> = served.into_iter().map(|(nth, quick)| (nth, Ok(quick))).collect();
+        results.extend(rest.into_iter().zip(outcomes));
+        let mut results = results.into_iter();
         let mut told = Vec::new();
         for asked in batch {
             let mut answers = Vec::with_capacity(asked.requests.len());
@@ -436,8 +441,8 @@ impl Inner {
     /// The outcome of a request whose rows are locked: a refusal if another holder excludes it, or
     /// else this fault.
     async fn looked(&self, client: &Client, request: &Request, fault: Fault) -> Outcome {
-        let looked = self.runtime.within(self.address.call_limit, self.scope.look(client, request)).await;
-        looked.and_then(Result::ok).flatten().ok_or(fault)
+        let looked = self.within(self.address.call_limit, self.scope.look(client, request)).await;
+        looked.ok().flatten().ok_or(fault)
     }
 
     /// Serves requests in one transaction, and again if the server aborted it because of another
@@ -453,9 +458,9 @@ impl Inner {
         let mut tries = 0;
         loop {
             let sent = self.runtime.now();
-            let done = self.runtime.within(limit, self.scope.serve(client, requests, have_waited)).await;
+            let done = self.within(limit, self.scope.serve(client, requests, have_waited)).await;
             tries += 1;
-            match done.unwrap_or(Err(TransactionError::Silent)) {
+            match done {
                 Err(error) if is_conflict(&error) && tries < TRIES => {}
                 Ok(done) => {
                     self.noted(session, sent, done.now);
@@ -531,8 +536,7 @@ impl Inner {
         let (channels, payloads): (Vec<_>, Vec<_>) = said.into_iter().unzip();
         let parameters = [(&channels as _, Type::TEXT_ARRAY), (&payloads as _, Type::TEXT_ARRAY)];
         let notified = client.execute_typed(NOTIFY, &parameters);
-        let notified = self.runtime.within(3 * self.address.call_limit, notified).await;
-        notified.ok_or(TransactionError::Silent)?.map(drop).map_err(TransactionError::Client)
+        self.within(3 * self.address.call_limit, notified).await.map(drop)
     }
 
     /// Removes ended records. Each time more rows are read than were added, so they cannot pile up.
@@ -540,8 +544,8 @@ impl Inner {
     /// No request depends on it, so a refusal is not reported to one: the next sweep tries again,
     /// and `doctor` names missing grants.
     async fn sweep(&self, client: &Client) -> bool {
-        let swept = self.runtime.within(3 * self.address.call_limit, self.scope.sweep(client)).await;
-        swept.is_some_and(|swept| !swept.is_err_and(|error| error.is_lost()))
+        let swept = self.within(3 * self.address.call_limit, self.scope.sweep(client)).await;
+        !swept.is_err_and(|error| error.is_lost())
     }
 }
 
