@@ -310,16 +310,16 @@ impl Inner {
         let mut results = results.into_iter();
         let mut told = Vec::new();
         for asked in batch {
-            let mut answers = Vec::with_capacity(asked.requests.len());
-            for _ in &asked.requests {
-                let Some((nth, result)) = results.next() else { break };
+            let results = results.by_ref().take(asked.requests.len());
+            let answers = results.map(|(nth, result)| {
                 let answer = result.map(|(served, now)| self.settle(served, now, &mut told, pending));
                 let doubt = doubt.as_ref().filter(|_| in_doubt.contains(&nth));
-                answers.push(match (answer, doubt) {
+                match (answer, doubt) {
                     (Ok(Answer::Release(HoldAnswer::NotHeld { .. })), Some(fault)) => Err(fault.clone()),
                     (answer, _) => answer,
-                });
-            }
+                }
+            });
+            let answers = answers.collect();
             asked.answer(answers);
         }
         // Those to whom a refused message was addressed ask by themselves, somewhat later.
