@@ -243,7 +243,8 @@ impl Scope {
     ) -> Result<Done, TransactionError> {
         let changes = Changes::between(&batch.keys, before, &loaded.records, loaded.now);
         let done = Done { now: loaded.now, added: changes.added, served };
-        if changes.is_nothing(before) && !batch.by_a_quorum {
+        if *before == loaded.records && !batch.by_a_quorum {
+            // A row that was created only for locking it is rolled back too.
             client.batch_execute("ROLLBACK").await?;
             return Ok(done);
         }

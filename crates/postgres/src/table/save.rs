@@ -12,8 +12,6 @@ use crate::channel;
 use crate::sql::{Parameter, Sql, interval};
 use crate::transaction_error::TransactionError;
 
-type QueueSlot = (Ticket, Holder);
-
 /// The row of a key, which has everything about it except its waiters and its shares.
 #[derive(Debug)]
 struct LeaseRow<'a> {
@@ -24,11 +22,6 @@ struct LeaseRow<'a> {
 }
 
 impl<'a> LeaseRow<'a> {
-    fn of(key: &'a Key, records: &'a Records) -> Self {
-        let (lock, fence, queue) = (records.locks.get(key), records.fences.get(key), records.queues.get(key));
-        Self { key, lock, fence, queue }
-    }
-
     /// The exclusive holder, its label, and whether it is awaited.
     fn lease(&self) -> Option<(Holder, Option<&'a Label>, bool)> {
         match &self.lock?.content {
@@ -56,7 +49,7 @@ pub(crate) struct Changes<'a> {
     leases: Vec<LeaseRow<'a>>,
     gone: Vec<&'a Key>,
     waiters: Vec<(&'a Key, Ticket, &'a QueueEntry)>,
-    gone_waiters: Vec<(&'a Key, QueueSlot)>,
+    gone_waiters: Vec<(&'a Key, Ticket, Holder)>,
     forgotten: Vec<&'a Key>,
     unresponsive: Vec<(&'a Key, &'a Channel)>,
     lifted: Vec<(&'a Key, &'a Channel)>,
@@ -84,7 +77,8 @@ impl<'a> Changes<'a> {
             if !has {
                 changes.gone.push(key);
             } else if row(before) != row(after) {
-                changes.leases.push(LeaseRow::of(key, after));
+                let (lock, fence) = (after.locks.get(key), after.fences.get(key));
+                changes.leases.push(LeaseRow { key, lock, fence, queue: after.queues.get(key) });
             }
             changes.added += usize::from(has && !had);
         }
@@ -95,26 +89,10 @@ impl<'a> Changes<'a> {
         changes
     }
 
-    /// Returns true if there is nothing to write; a row that was created only for locking it is
-    /// rolled back with the transaction.
-    pub(crate) fn is_nothing(&self, before: &Records) -> bool {
-        self.leases.is_empty()
-            && self.gone.iter().all(|key| !has_row(before, key))
-            && self.waiters.is_empty()
-            && self.gone_waiters.is_empty()
-            && self.forgotten.is_empty()
-            && self.unresponsive.is_empty()
-            && self.lifted.is_empty()
-            && self.shares.is_empty()
-            && self.gone_shares.is_empty()
-            && self.marks.is_empty()
-            && self.breaks.is_empty()
-    }
-
     fn of_queue(&mut self, key: &'a Key, before: &'a Records, after: &'a Records, now: Stamp) {
         let changes = QueueChanges::between(key, before, after, now);
         self.forgotten.extend(changes.is_forgotten.then_some(key));
-        self.gone_waiters.extend(changes.gone.into_iter().map(|place| (key, place)));
+        self.gone_waiters.extend(changes.gone.into_iter().map(|(ticket, holder)| (key, ticket, holder)));
         self.waiters.extend(changes.new.into_iter().map(|(ticket, waiter)| (key, ticket, waiter)));
         self.lifted.extend(changes.responsive.into_iter().map(|channel| (key, channel)));
         self.unresponsive.extend(changes.unresponsive.into_iter().map(|channel| (key, channel)));
@@ -200,12 +178,12 @@ async fn delete(client: &Client, statement: &str, keys: &[&Key]) -> Result<(), T
 async fn delete_waiters(
     client: &Client,
     sql: &Sql,
-    gone: &[(&Key, QueueSlot)],
+    gone: &[(&Key, Ticket, Holder)],
 ) -> Result<(), TransactionError> {
     let columns = [
-        Parameter::each(gone, Type::BYTEA_ARRAY, |(key, _)| key.as_bytes()),
-        Parameter::each(gone, Type::INT8_ARRAY, |(_, (ticket, _))| number(*ticket)),
-        Parameter::each(gone, Type::BYTEA_ARRAY, |(_, (_, holder))| bytes(*holder)),
+        Parameter::each(gone, Type::BYTEA_ARRAY, |(key, ..)| key.as_bytes()),
+        Parameter::each(gone, Type::INT8_ARRAY, |(_, ticket, _)| number(*ticket)),
+        Parameter::each(gone, Type::BYTEA_ARRAY, |(.., holder)| bytes(*holder)),
     ];
     run(client, &sql.delete_waiters, gone, &columns).await
 }
