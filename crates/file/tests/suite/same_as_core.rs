@@ -4,14 +4,13 @@
 //! connection end when it is closed, which the model is told.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
     Answer, ApplyContext, Attempt, BreakAnswer, BreakNote, Channel, Claim, Content, Fence, GrantAnswer,
     HoldAnswer, Holder, Key, Label, LastFence, Mark, Marked, Proposal, PushEvent, RaiseAnswer, Records,
-    Request, Runtime, Served, Shares, Stamp, Subscribers, Successor, Ticket, Ttl, Wait, WaitQueue, apply,
+    Request, Served, Shares, Stamp, Subscribers, Successor, Ticket, Ttl, Wait, WaitQueue, apply,
 };
 use leasehold_file::{BootId, Ledger};
 use tempfile::TempDir;
@@ -129,14 +128,10 @@ impl World {
         }
     }
 
-    fn file(&self) -> PathBuf {
-        self.directory.path().join("leases.db")
-    }
-
     fn ledger(&mut self) -> Numbered {
         self.ledgers += 1;
-        let mut ledger =
-            Ledger::at(self.file(), self.runtime()).in_boot(BootId::new(&self.boots.to_string()));
+        let mut ledger = Ledger::at(self.directory.path().join("leases.db"), Arc::clone(&self.clock) as _)
+            .in_boot(BootId::new(&self.boots.to_string()));
         // The first one makes the file. After a reboot, a child that another test has just forked
         // may keep an earlier ledger alive for a moment.
         let begun = Instant::now();
@@ -185,7 +180,9 @@ impl World {
     fn serve(&mut self, ledger: &mut Numbered, request: &Request, seen: &mut Seen) -> Served {
         self.plain.forget_ended(self.now());
         let before = self.plain.clone();
-        let expected = self.expect(request);
+        let context = ApplyContext::new(self.now(), Fence::new(self.clock.wall_clock()).unwrap());
+        let context = context.with_subscribers(&*self.listening);
+        let expected = apply(&mut self.plain, request.clone(), &context);
         let mut served = ledger.0.serve(request.clone()).unwrap();
         for push in served.pushes.iter_mut().filter(|push| push.event == PushEvent::Broken) {
             // Only the file knows the session of a lease, and so the channel of its holder.
@@ -242,10 +239,6 @@ impl World {
         if !listening.remove(&channel) {
             listening.insert(channel);
         }
-    }
-
-    fn runtime(&self) -> Arc<dyn Runtime> {
-        Arc::clone(&self.clock) as _
     }
 
     fn now(&self) -> Stamp {
@@ -428,13 +421,6 @@ impl World {
             Ttl::new(Duration::from_millis(ttl)).unwrap(),
         );
         if self.dice.once_in(4) { self.proposing(attempt) } else { attempt }
-    }
-
-    fn expect(&mut self, request: &Request) -> Served {
-        let listening = Arc::clone(&self.listening);
-        let context = ApplyContext::new(self.now(), Fence::new(self.clock.wall_clock()).unwrap());
-        let context = context.with_subscribers(&*listening);
-        apply(&mut self.plain, request.clone(), &context)
     }
 
     fn compare(&mut self, mut written: Records) {
