@@ -315,10 +315,7 @@ impl Open {
 
     #[cfg(test)]
     pub(crate) fn pragma(&self, name: &str, value: i64) {
-        self.connection
-            .pragma_update_and_check(None, name, value, |_| Ok(()))
-            .or_else(|_| self.connection.pragma_update(None, name, value))
-            .unwrap();
+        self.connection.execute_batch(&format!("PRAGMA {name} = {value}")).unwrap();
     }
 }
 

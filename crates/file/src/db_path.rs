@@ -84,7 +84,15 @@ impl DbPath {
     ///
     /// It may open and close the file: only call it with an [`Opening`](crate::census::Opening).
     pub(crate) fn prepare(&self) -> Result<(FileId, Users), FileError> {
-        let users = prepare_directory(self.directory()?)?;
+        let directory = self.directory()?;
+        // Before anything is created, so that nothing is left on a refused file system.
+        check_file_system(directory)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(|error| FileError::io("create the directory", directory, &error))?;
+        let users = check_directory(directory)?;
         self.create(users)?;
         Ok((self.check(users)?, users))
     }
@@ -298,17 +306,6 @@ fn make_group_directory(directory: &Path, group: u32) -> Result<(), FileError> {
         .set_permissions(Permissions::from_mode(users.directory_mode()))
         .map_err(|error| io("set the mode of", error))?;
     check_directory(directory).map(drop)
-}
-
-fn prepare_directory(directory: &Path) -> Result<Users, FileError> {
-    // Before anything is created, so that nothing is left on a refused file system.
-    check_file_system(directory)?;
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .map_err(|error| FileError::io("create the directory", directory, &error))?;
-    check_directory(directory)
 }
 
 /// Checks the file system of a directory that may have yet to be created.

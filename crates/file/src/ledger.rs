@@ -123,17 +123,14 @@ impl Ledger {
         requests: &[Request],
         patience: Patience,
     ) -> Result<Option<Vec<(Served, Stamp)>>, Fault> {
-        self.enter_for(requests)?;
+        use Request::{Grant, Raise, Rejoin, Renew};
+        let needs_session = |it: &Request| matches!(it, Grant { .. } | Renew(_) | Rejoin { .. } | Raise(_));
+        if self.is_mortal && requests.iter().any(needs_session) {
+            self.enter()?;
+        }
         self.attempt(begin_for(requests), patience, |connection, inputs| {
             requests.iter().map(|request| serve(connection, inputs, request)).collect()
         })
-    }
-
-    /// Starts this store's session if a request needs one.
-    fn enter_for(&mut self, requests: &[Request]) -> Result<(), Fault> {
-        use Request::{Grant, Raise, Rejoin, Renew};
-        let needs_one = |it: &Request| matches!(it, Grant { .. } | Renew(_) | Rejoin { .. } | Raise(_));
-        if self.is_mortal && requests.iter().any(needs_one) { self.enter() } else { Ok(()) }
     }
 
     /// Starts this store's session, and voids the remaining leases of dead sessions. If the file

@@ -18,7 +18,6 @@ use crate::clock::MachineClock;
 use crate::message::{self, Message};
 use crate::queue::Queue;
 use crate::sessions::{Session, Sessions};
-use crate::worker::StoreWorker;
 
 /// The waiters of this process, and its channel.
 #[derive(Debug)]
@@ -105,8 +104,10 @@ impl Notifier {
             // An unreadable message counts as lost.
             let Ok(length) = socket.recv(&mut bytes) else { continue };
             let Some(Message { key, at, pushes }) = message::read(&bytes[..length]) else {
-                // Another process could not open the file because of what this store has open.
-                queue.send(StoreWorker::look_at_file, drop);
+                // Another process could not open the file because of what this store has open. A file
+                // that is no longer at the path with its log is closed. One that cannot be opened again
+                // is a fault of the requests.
+                queue.send(|worker| worker.ledger().open(), drop);
                 continue;
             };
             for (holder, event) in pushes {

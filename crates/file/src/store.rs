@@ -210,15 +210,11 @@ impl FileStore {
         if let Some(queue) = &*queue {
             return Ok(queue.clone());
         }
-        let started = Queue::start(self.make_worker())
-            .map_err(|error| Fault::passing(&self.name, format_args!("cannot start a thread: {error}")))?;
-        Ok(queue.insert(started).clone())
-    }
-
-    fn make_worker(&self) -> StoreWorker {
         let ledger = Ledger::at(&self.path, Arc::clone(&self.runtime));
         let ledger = ledger.with_sessions(Arc::clone(&self.notifier.sessions)).mortal();
-        StoreWorker::new(ledger, Arc::clone(&self.notifier))
+        let started = Queue::start(StoreWorker::new(ledger, Arc::clone(&self.notifier)))
+            .map_err(|error| Fault::passing(&self.name, format_args!("cannot start a thread: {error}")))?;
+        Ok(queue.insert(started).clone())
     }
 
     fn unanswered(&self) -> Fault {

@@ -130,12 +130,6 @@ impl StoreWorker {
         }
     }
 
-    /// Checks whether the open file is still the one at the path, with its log.
-    pub(crate) fn look_at_file(&mut self) {
-        // A file that cannot be read is a fault of the requests.
-        let _ = self.ledger.look(&[]);
-    }
-
     pub(crate) const fn ledger(&mut self) -> &mut Ledger {
         &mut self.ledger
     }
