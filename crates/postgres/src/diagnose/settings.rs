@@ -145,12 +145,6 @@ mod tests {
     }
 
     #[test]
-    fn good_settings_are_no_finding() {
-        assert_eq!(warned(&[], |_| {}), [""; 0]);
-        assert_eq!(warned(&[("statement_timeout", "0")], |_| {}), [""; 0]);
-    }
-
-    #[test]
     fn replicas_are_a_danger_only_while_none_is_waited_for() {
         let behind: fn(&mut Facts) = |facts| facts.replicas = 1;
         assert_eq!(warned(&[], behind), ["replication"]);

@@ -155,11 +155,6 @@ mod tests {
     }
 
     #[test]
-    fn complete_tables_are_no_finding() {
-        assert_eq!(judged(&complete()), []);
-    }
-
-    #[test]
     fn the_version_decides_whether_the_program_or_the_tables_need_an_update() {
         let of = |version, readable_by| {
             let finding = judged(&Facts { version: Some((version, readable_by)), ..complete() });
