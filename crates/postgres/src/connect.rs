@@ -1,6 +1,5 @@
 //! Opens a connection to an address and logs in.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,12 +38,6 @@ pub(crate) struct Live {
     pub(crate) client: Client,
     /// Ends the task that reads and writes for it.
     _end: oneshot::Sender<()>,
-}
-
-impl fmt::Debug for Live {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("is_closed", &self.client.is_closed()).finish_non_exhaustive()
-    }
 }
 
 /// Connects to the first host that will do, each within a time limit, and starts the task that

@@ -11,9 +11,6 @@ use super::row::Columns;
 use crate::channel;
 use crate::transaction_error::TransactionError;
 
-/// The last waiter of a queue, and the requesters: everybody who may be behind the head.
-const BEHIND: [i64; 2] = [1, 2];
-
 type QueueSlot = (Ticket, Holder);
 
 /// The loaded part of one queue.
@@ -55,7 +52,8 @@ pub(super) fn read(
         if which == 0 {
             part.head += 1;
             part.head_ends = part.head_ends.max(Some(slot));
-        } else if BEHIND.contains(&which) {
+        } else {
+            // The last waiter (1), or a requester (2).
             let before = row.get::<Option<i64>>(10)?.map(i64::unsigned_abs);
             let known = part.behind.entry(slot).or_default();
             *known = known.or(before);
