@@ -1,10 +1,9 @@
 //! Lists the keys with a prefix that are held or waited for.
 
-use leasehold_core::{Answer, Fault, KeyState, Request};
+use leasehold_core::{Fault, KeyState, serve};
 
-use super::{Ledger, serve};
+use super::{Ledger, void_the_dead};
 use crate::connection::Begin;
-use crate::error::FileError;
 use crate::table;
 
 /// The keys from this one on that may be held or waited for, in byte order. The others have only a
@@ -16,20 +15,12 @@ impl Ledger {
     /// order, in one transaction.
     pub(crate) fn list(&mut self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
         self.within(Begin::ToRead, |connection, inputs| {
-            let mut states = Vec::new();
-            for key in table::with_prefix(connection, KEYS_FROM, prefix, |row| table::key(row, 0))? {
-                // By the semantics of core, like every other request: an ended record is absent.
-                let Answer::Inspect(state) = serve(connection, inputs, &Request::Inspect(key))?.0.answer
-                else {
-                    return Err(FileError::lasting(
-                        "the answer is to another request: this is a fault in leasehold-core",
-                    ));
-                };
-                if !state.holders.is_empty() || !state.waiters.is_empty() {
-                    states.push(state);
-                }
-            }
-            Ok(states)
+            let keys = table::with_prefix(connection, KEYS_FROM, prefix, |row| table::key(row, 0))?;
+            let written = table::load(connection, keys.iter(), None, usize::MAX)?;
+            let context = inputs.context();
+            let records = void_the_dead(written, inputs, context.now).records;
+            let states = keys.into_iter().map(|key| serve::inspect(&records, key, &context));
+            Ok(states.filter(KeyState::is_in_use).collect())
         })
     }
 }
