@@ -18,9 +18,10 @@ use crate::table::row::Columns;
 use crate::worker::{Inner, Job};
 
 /// The state of the notification connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum PushState {
     /// Nobody has waited yet.
+    #[default]
     NotRequested,
     /// A connection is being opened, or reopened.
     Connecting,
@@ -30,7 +31,7 @@ pub(crate) enum PushState {
 }
 
 /// The state of the notification connection, for requests and for readers of notices.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PushMonitor {
     state: watch::Sender<PushState>,
     /// Held while a change is reported, so that readers get the changes in order.
@@ -44,16 +45,17 @@ const RETRY_LISTEN: Duration = Duration::from_secs(30);
 const IDLE_BEAT: Duration = Duration::from_secs(30);
 
 impl PushMonitor {
-    pub(crate) fn new() -> Self {
-        Self { state: watch::Sender::new(PushState::NotRequested), telling: Mutex::default() }
-    }
-
     /// The channel of this process, if it listens.
     pub(crate) fn channel(&self) -> Option<Channel> {
         match &*self.state.borrow() {
             PushState::Listening(channel) => Some(channel.clone()),
             _ => None,
         }
+    }
+
+    /// The number of that channel.
+    pub(crate) fn own(&self) -> Option<i64> {
+        channel::number(&self.channel()?)
     }
 
     /// Returns true if nobody has asked to listen before this call.
@@ -95,8 +97,6 @@ impl PushMonitor {
 
     fn set(&self, inner: &Inner, new: PushState) {
         let _turn = locked(&self.telling);
-        let own = if let PushState::Listening(channel) = &new { channel::number(channel) } else { None };
-        *locked(&inner.own) = own;
         let (was_unavailable, is_unavailable) =
             (self.push_unavailable().is_some(), matches!(new, PushState::Unavailable(_)));
         match &new {
@@ -118,11 +118,11 @@ impl PushMonitor {
 /// Listens until the store is dropped.
 pub(crate) async fn run(
     inner: Arc<Inner>,
-    push_monitor: Arc<PushMonitor>,
     queue: mpsc::WeakUnboundedSender<Job>,
     mut alive: watch::Receiver<()>,
 ) {
     let listening = async {
+        let push_monitor = &inner.push_monitor;
         let mut failures = 0;
         loop {
             let rest = match listen(&inner, &queue).await {

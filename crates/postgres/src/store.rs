@@ -57,7 +57,6 @@ use read;
 /// A dropped future undoes nothing; give the attempt up.
 pub struct PostgresStore {
     inner: Arc<Inner>,
-    push_monitor: Arc<PushMonitor>,
     /// That of the task that serves requests, and the task's [`Runtime::generation`].
     queue: Mutex<Option<(mpsc::UnboundedSender<Job>, u64)>>,
     /// Closed when this is dropped.
@@ -104,26 +103,21 @@ impl PostgresStore {
             waiting: WaiterRegistry::new(seed),
             notice_bus: Arc::default(),
             readings: Readings::default(),
-            own: Mutex::default(),
+            push_monitor: PushMonitor::default(),
             blocked: Blocked::default(),
             in_doubt: InDoubtGrants::default(),
             is_up: false.into(),
             identity: Mutex::default(),
         };
         let (alive, _) = watch::channel(());
-        Ok(Self {
-            inner: Arc::new(inner),
-            push_monitor: Arc::new(PushMonitor::new()),
-            queue: Mutex::default(),
-            alive,
-        })
+        Ok(Self { inner: Arc::new(inner), queue: Mutex::default(), alive })
     }
 
     /// Why this process cannot be notified of its turn, if so. Waiters then poll, a few times a
     /// second.
     #[must_use]
     pub fn push_unavailable(&self) -> Option<Fault> {
-        self.push_monitor.push_unavailable()
+        self.inner.push_monitor.push_unavailable()
     }
 
     fn send(&self, mut job: Job) -> mpsc::WeakUnboundedSender<Job> {
@@ -254,7 +248,7 @@ impl PostgresStore {
     /// listens, [`listener::run`] makes them ask again, with the channel.
     async fn ask_to_wait(&self, attempt: &Attempt, queue_limit: Option<u64>) -> Result<GrantAnswer, Fault> {
         let (inner, limit) = (&self.inner, self.limit(attempt.ttl));
-        let mut channel = self.push_monitor.channel();
+        let mut channel = inner.push_monitor.channel();
         loop {
             let hears = channel.is_some();
             let nonce = hears.then(|| Nonce::from_bits(inner.runtime.random()));
@@ -284,17 +278,13 @@ impl PostgresStore {
 
     /// The channel of this process, if it listens within this time; starts to listen if necessary.
     async fn listen(&self, within: Duration) -> Option<Channel> {
-        if self.push_monitor.is_first() {
+        let inner = &self.inner;
+        if inner.push_monitor.is_first() {
             let queue = self.send(Job::Notify { said: Vec::new(), sent: None });
-            let (inner, push_monitor) = (Arc::clone(&self.inner), Arc::clone(&self.push_monitor));
-            self.inner.runtime.spawn(Box::pin(listener::run(
-                inner,
-                push_monitor,
-                queue,
-                self.alive.subscribe(),
-            )));
+            let listening = listener::run(Arc::clone(inner), queue, self.alive.subscribe());
+            inner.runtime.spawn(Box::pin(listening));
         }
-        self.inner.runtime.within(within, self.push_monitor.settled()).await.flatten()
+        inner.runtime.within(within, inner.push_monitor.settled()).await.flatten()
     }
 
     fn leave(&self, attempt: &Attempt) -> bool {

@@ -22,6 +22,7 @@ use crate::blocked::Blocked;
 use crate::channel;
 use crate::connect::{Live, OnNotification, connect};
 use crate::fault::{Faults, is_blocked, is_conflict, is_standby};
+use crate::listener::PushMonitor;
 use crate::push::{self, PushMessage};
 use crate::quick::{Answered, Quick};
 use crate::readings::Readings;
@@ -40,8 +41,7 @@ pub(crate) struct Inner {
     pub(crate) waiting: WaiterRegistry,
     pub(crate) notice_bus: Arc<NoticeBus>,
     pub(crate) readings: Readings,
-    /// The number of the channel on which this process listens, if it does.
-    pub(crate) own: Mutex<Option<i64>>,
+    pub(crate) push_monitor: PushMonitor,
     pub(crate) blocked: Blocked,
     /// Grants that were sent on connections that broke.
     pub(crate) in_doubt: InDoubtGrants,
@@ -338,7 +338,7 @@ impl Inner {
         let sent = self.runtime.now();
         let mut quick = Quick::among(requests);
         quick.leave_out(|claim| self.blocked.contains(claim, sent));
-        let own = *locked(&self.own);
+        let own = self.push_monitor.own();
         let Some(reading) = session.clock.reading() else { return Answered::default() };
         let not_after = reading.latest(sent) + self.address.call_limit;
         let settles_at = reading.surely_past(not_after);
@@ -497,7 +497,7 @@ impl Inner {
     fn say(&self, push: Push, at: Stamp, told: &mut Vec<(String, String)>) {
         let Push { to, holder, event, nonce, .. } = push;
         let said = PushMessage { holder, event, nonce, at };
-        let own = *locked(&self.own);
+        let own = self.push_monitor.own();
         match to.as_ref().and_then(channel::number) {
             _ if event == PushEvent::Broken => {
                 self.notice_bus.say(&Notice::Broken { holder });
