@@ -144,11 +144,6 @@ impl PostgresStore {
         self.inner.address.call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
     }
 
-    /// The same, and longer if a connection must be opened first.
-    fn patience(&self, limit: Duration) -> Duration {
-        if self.inner.is_up.load(Ordering::Relaxed) { limit } else { limit * CALLS_TO_CONNECT }
-    }
-
     /// Serves requests, each of which has its own answer.
     async fn serve(&self, requests: Vec<Request>, limit: Duration) -> Vec<Result<Answer, Fault>> {
         let count = requests.len();
@@ -164,9 +159,11 @@ impl PostgresStore {
         }
     }
 
-    /// The result of a job, within the limit of a call.
+    /// The result of a job, within the limit of a call, and of a connection if there is none.
     async fn result<T>(&self, limit: Duration, result: oneshot::Receiver<T>) -> Result<T, Fault> {
-        match self.inner.runtime.within(self.patience(limit), result).await {
+        let is_up = self.inner.is_up.load(Ordering::Relaxed);
+        let patience = if is_up { limit } else { limit * CALLS_TO_CONNECT };
+        match self.inner.runtime.within(patience, result).await {
             Some(result) => result.map_err(|_| self.ended()),
             None => Err(self.inner.faults.timed_out(format_args!("no answer within {limit:?}"))),
         }
