@@ -70,13 +70,11 @@ fn try_to_lock(mut ledger: Ledger, patience: Duration) {
                 thread::sleep(Duration::from_millis(5));
             }
             Err(fault) => break fault.to_string(),
-            Ok(served) if matches!(served.answer, Answer::Grant(GrantAnswer::Granted { .. })) => {
-                break "granted".into();
-            }
-            Ok(served) if matches!(served.answer, Answer::Grant(GrantAnswer::Busy { .. })) => {
-                break "busy".into();
-            }
-            Ok(served) => break format!("{:?}", served.answer),
+            Ok(served) => match served.answer {
+                Answer::Grant(GrantAnswer::Granted { .. }) => break "granted".into(),
+                Answer::Grant(GrantAnswer::Busy { .. }) => break "busy".into(),
+                other => break format!("{other:?}"),
+            },
         }
     };
     println!("tried: {said}");
