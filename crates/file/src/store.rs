@@ -11,8 +11,8 @@ use std::time::Duration;
 use leasehold_core::{
     AdminStore, Answer, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
     Diagnosis, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits,
-    Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, ProcessStore, RaiseAnswer, Records,
-    Request, Runtime, Store, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake, locked,
+    Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, ProcessStore, RaiseAnswer, Request,
+    Runtime, Store, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake, locked,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -90,25 +90,6 @@ impl FileStore {
             queue: Mutex::default(),
             is_member: AtomicBool::new(false),
         }
-    }
-
-    /// All records in the file, including ended ones. For tests and diagnosis; it blocks.
-    ///
-    /// # Errors
-    ///
-    /// A [`Fault`] if the file cannot be used.
-    pub fn dump(&self) -> Result<Records, Fault> {
-        self.ask_and_block(|worker| worker.ledger().dump())
-    }
-
-    /// Runs some work on the thread, and blocks until its result is there.
-    fn ask_and_block<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut StoreWorker) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Fault> {
-        let (sender, answer) = mpsc::channel();
-        self.queue()?.send(work, move |done| drop(sender.send(done)));
-        answer.recv().unwrap_or_else(|_| Err(self.unanswered()))
     }
 
     /// Runs some work on the thread, and waits for its result.
@@ -428,7 +409,10 @@ impl ProcessStore for FileStore {
     /// holds it too.
     fn lifeline(&self) -> Option<OwnedFd> {
         if self.notifier.sessions.own().is_none() {
-            self.ask_and_block(|worker| worker.ledger().enter()).ok()?;
+            let (sender, entered) = mpsc::channel();
+            let queue = self.queue().ok()?;
+            queue.send(|worker| worker.ledger().enter(), move |entered| drop(sender.send(entered)));
+            entered.recv().ok()?.ok()?;
         }
         self.notifier.sessions.lifeline()
     }
