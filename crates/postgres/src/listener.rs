@@ -71,14 +71,10 @@ impl PushMonitor {
 
     /// The channel, as soon as it is known whether there is one.
     pub(crate) async fn settled(&self) -> Option<Channel> {
-        let mut state = self.state.subscribe();
-        let settled = state
-            .wait_for(|state| matches!(state, PushState::Listening(_) | PushState::Unavailable(_)))
-            .await;
-        match settled.as_deref() {
-            Ok(PushState::Listening(channel)) => Some(channel.clone()),
-            _ => None,
-        }
+        let is_settled =
+            |state: &PushState| matches!(state, PushState::Listening(_) | PushState::Unavailable(_));
+        let _ = self.state.subscribe().wait_for(is_settled).await;
+        self.channel()
     }
 
     /// The reason why nobody can be notified, if so.
@@ -97,8 +93,7 @@ impl PushMonitor {
 
     fn set(&self, inner: &Inner, new: PushState) {
         let _turn = locked(&self.telling);
-        let (was_unavailable, is_unavailable) =
-            (self.push_unavailable().is_some(), matches!(new, PushState::Unavailable(_)));
+        let was_unavailable = self.push_unavailable().is_some();
         match &new {
             PushState::Unavailable(fault) if !was_unavailable => {
                 inner.notice_bus.say(&Notice::PushDown { fault: fault.clone() });
@@ -109,7 +104,7 @@ impl PushMonitor {
             _ => {}
         }
         // While it is being reopened, the reported state does not change.
-        if is_unavailable || !was_unavailable || matches!(new, PushState::Listening(_)) {
+        if !was_unavailable || !matches!(new, PushState::Connecting) {
             self.state.send_replace(new);
         }
     }
