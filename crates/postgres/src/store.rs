@@ -204,13 +204,13 @@ impl PostgresStore {
                     Ok(client) => client,
                     Err(fault) => {
                         let _ = reply.send(Err(fault));
-                        return Ok(());
+                        return false;
                     }
                 };
                 let done = work(client, inner).await;
-                let lost = done.as_ref().err().is_some_and(TransactionError::is_lost);
+                let is_lost = done.as_ref().is_err_and(TransactionError::is_lost);
                 let _ = reply.send(done.map_err(|error| inner.faults.of(&error)));
-                if lost { Err(TransactionError::Silent) } else { Ok(()) }
+                !is_lost
             })
         })));
         self.result(limit, answer).await?

@@ -50,11 +50,10 @@ pub(crate) struct Inner {
     pub(crate) identity: Mutex<Option<Arc<str>>>,
 }
 
-/// Work on the connection, or the reason why there is none.
-pub(crate) type Work = Box<
-    dyn for<'a> FnOnce(Result<&'a Client, Fault>, &'a Inner) -> BoxFuture<'a, Result<(), TransactionError>>
-        + Send,
->;
+/// Work on the connection, or the reason why there is none. `false` if the connection is of no more
+/// use.
+pub(crate) type Work =
+    Box<dyn for<'a> FnOnce(Result<&'a Client, Fault>, &'a Inner) -> BoxFuture<'a, bool> + Send>;
 
 /// Answers to several requests, each with its own result.
 pub(crate) type Answers = Vec<Result<Answer, Fault>>;
@@ -271,8 +270,8 @@ impl Inner {
                 !notified.is_err_and(|error| error.is_lost())
             }
             Some(Job::Work(work)) => {
-                let done = self.within(20 * self.address.call_limit, work(Ok(client), self)).await;
-                !done.is_err_and(|error| error.is_lost())
+                let limit = 20 * self.address.call_limit;
+                self.runtime.within(limit, work(Ok(client), self)).await == Some(true)
             }
             Some(Job::Serve(first)) => {
                 let reads = first.requests.iter().all(Request::is_read);
