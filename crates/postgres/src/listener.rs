@@ -25,7 +25,8 @@ pub(crate) enum PushState {
     NotRequested,
     /// A connection is being opened, or reopened.
     Connecting,
-    Listening(Channel),
+    /// On the channel of this number.
+    Listening(i64),
     /// Nobody can be notified for now.
     Unavailable(Fault),
 }
@@ -47,15 +48,15 @@ const IDLE_BEAT: Duration = Duration::from_secs(30);
 impl PushMonitor {
     /// The channel of this process, if it listens.
     pub(crate) fn channel(&self) -> Option<Channel> {
-        match &*self.state.borrow() {
-            PushState::Listening(channel) => Some(channel.clone()),
-            _ => None,
-        }
+        self.own().map(channel::of_number)
     }
 
     /// The number of that channel.
     pub(crate) fn own(&self) -> Option<i64> {
-        channel::number(&self.channel()?)
+        match *self.state.borrow() {
+            PushState::Listening(number) => Some(number),
+            _ => None,
+        }
     }
 
     /// Returns true if nobody has asked to listen before this call.
@@ -123,7 +124,7 @@ pub(crate) async fn run(
             let rest = match listen(&inner, &queue).await {
                 Ok(listener) => {
                     failures = 0;
-                    push_monitor.set(&inner, PushState::Listening(channel::of_number(listener.number)));
+                    push_monitor.set(&inner, PushState::Listening(listener.number));
                     // Messages since the waiters last asked were lost.
                     inner.waiting.ask_for_all();
                     listener.check_until_lost(&inner).await;
