@@ -15,20 +15,18 @@ use crate::store::{CONNECT, NodeStore};
 impl NodeStore {
     /// Returns the open connection, or opens one.
     pub(crate) async fn connection(&self, limit: Duration) -> Result<Arc<Connection>, Fault> {
-        let mut opening = match &*self.connection_state() {
+        let mut opening = match &mut *self.connection_state() {
             ConnectionState::Up(connection) => return Ok(connection.clone()),
-            ConnectionState::Opening(opening) => Some(opening.clone()),
-            ConnectionState::Down => None,
-        };
-        if opening.is_none() {
-            let (opened, receiver) = watch::channel(None);
-            *self.connection_state() = ConnectionState::Opening(receiver.clone());
-            opening = Some(receiver);
-            if let Some(this) = self.this.upgrade() {
-                self.machine.spawn(Box::pin(async move { this.opens(&opened).await }));
+            ConnectionState::Opening(opening) => opening.clone(),
+            state @ ConnectionState::Down => {
+                let (opened, opening) = watch::channel(None);
+                *state = ConnectionState::Opening(opening.clone());
+                if let Some(this) = self.this.upgrade() {
+                    self.machine.spawn(Box::pin(async move { this.opens(&opened).await }));
+                }
+                opening
             }
-        }
-        let Some(mut opening) = opening else { return Err(self.fault("no connection")) };
+        };
         let end = self.machine.sleep_until(self.machine.now() + limit);
         tokio::select! {
             biased;

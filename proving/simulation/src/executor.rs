@@ -13,18 +13,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use leasehold_core::{BoxFuture, locked};
 
 use crate::dice::Dice;
+use crate::machine::Machine;
 
 type Event = Box<dyn FnOnce() + Send>;
-
-/// The process that a task belongs to.
-pub(crate) trait Process: Send + Sync {
-    fn number(&self) -> usize;
-
-    fn is_paused(&self) -> bool;
-
-    /// Keeps the waker of a task that cannot run while the process is paused.
-    fn hold_back(&self, waker: Waker);
-}
 
 /// The time of an event, and a number: of two events at the same time, the one that was scheduled
 /// first happens first.
@@ -48,14 +39,14 @@ struct State {
 }
 
 struct Task {
-    process: Arc<dyn Process>,
+    process: Arc<Machine>,
     /// `None` while it is polled.
     future: Option<BoxFuture<'static, ()>>,
     waker: Waker,
 }
 
 /// A task that is polled next: its number, its process, the future, the waker.
-type Chosen = (u64, Arc<dyn Process>, BoxFuture<'static, ()>, Waker);
+type Chosen = (u64, Arc<Machine>, BoxFuture<'static, ()>, Waker);
 
 enum Due {
     Wakes(Waker),
@@ -87,7 +78,7 @@ impl Executor {
         self.now.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn spawn(&self, process: Arc<dyn Process>, future: BoxFuture<'static, ()>) {
+    pub(crate) fn spawn(&self, process: Arc<Machine>, future: BoxFuture<'static, ()>) {
         let mut state = locked(&self.state);
         state.last_task += 1;
         let number = state.last_task;
@@ -123,14 +114,14 @@ impl Executor {
     /// Wakes all tasks of a process, so that they read its clock again.
     pub(crate) fn wake_all(&self, process: usize) {
         let state = locked(&self.state);
-        let numbers = state.tasks.iter().filter(|(_, task)| task.process.number() == process);
+        let numbers = state.tasks.iter().filter(|(_, task)| task.process.number == process);
         locked(&self.ready.0).extend(numbers.map(|(number, _)| *number));
     }
 
     /// Ends all tasks of a process; without a process, all tasks and all events.
     pub(crate) fn end(&self, process: Option<usize>) {
         let mut state = locked(&self.state);
-        let ends = |task: &Task| process.is_none_or(|process| task.process.number() == process);
+        let ends = |task: &Task| process.is_none_or(|process| task.process.number == process);
         let numbers: Vec<_> =
             state.tasks.iter().filter(|(_, task)| ends(task)).map(|(number, _)| *number).collect();
         let tasks: Vec<_> = numbers.iter().filter_map(|number| state.tasks.remove(number)).collect();
@@ -219,8 +210,6 @@ impl fmt::Debug for Executor {
         f.debug_struct("Executor").finish_non_exhaustive()
     }
 }
-
-impl Ready {}
 
 struct TaskWaker {
     number: u64,

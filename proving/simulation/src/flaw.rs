@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use clap::ValueEnum;
 use leasehold_core::{
-    Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Holder, InspectStore, Key, KeyState, Limits, Parts,
-    Store, WaitMode, Wake, locked,
+    Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Holder, Limits, Parts, Store, WaitMode, Wake, locked,
 };
 
 /// A rule that is left out.
@@ -110,16 +109,6 @@ impl Store for CountedFromAnswer {
     }
 
     fn parts(&self) -> Parts<'_> {
-        Parts { inspect: Some(self), ..Parts::default() }
-    }
-}
-
-impl InspectStore for CountedFromAnswer {
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        self.store.inspector().unwrap().inspect(key)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        self.store.inspector().unwrap().list(prefix)
+        Parts::default()
     }
 }

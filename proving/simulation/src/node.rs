@@ -64,10 +64,10 @@ impl Node {
         }
     }
 
-    pub(crate) fn serve(&mut self, request: Request, now: u64) -> (Answer, Vec<Push>) {
+    pub(crate) fn serve(&mut self, mut request: Request, now: u64) -> (Answer, Vec<Push>) {
         let stamp = self.stamp(now);
         let mut floor = Fence::new(stamp.as_micros()).unwrap_or(Fence::MAX);
-        let request = self.flawed(request, stamp, &mut floor);
+        self.flawed(&mut request, stamp, &mut floor);
         let subscribers = Listening(&self.listening);
         let context = ApplyContext::new(stamp, floor).with_subscribers(&subscribers);
         let Served { answer, mut pushes, mut unfinished } = apply(&mut self.records, request, &context);
@@ -95,45 +95,22 @@ impl Node {
     }
 
     /// Changes the request, or the records, as a node would serve it that lacks the rule.
-    fn flawed(&mut self, request: Request, stamp: Stamp, floor: &mut Fence) -> Request {
+    fn flawed(&mut self, request: &mut Request, stamp: Stamp, floor: &mut Fence) {
         match (self.flaw, request) {
             (Some(Flaw::ReleasedWithoutComparing), Request::Release(attempt)) => {
-                let owner = self.owner(attempt.claim.first_key(), stamp).unwrap_or(attempt.holder);
-                Request::Release(attempt_of(&attempt, owner))
+                attempt.holder = self.owner(attempt.claim.first_key(), stamp).unwrap_or(attempt.holder);
             }
-            (Some(Flaw::JoinedWithoutComparing), Request::Rejoin { attempt, not_after }) => {
+            (Some(Flaw::JoinedWithoutComparing), Request::Rejoin { attempt, .. }) => {
                 attempt.claim.keys().for_each(|key| drop(self.records.locks.remove(key)));
-                Request::Rejoin { attempt, not_after }
             }
-            (Some(Flaw::NothingIsTooLate), Request::Grant { attempt, wait, .. }) => {
-                Request::Grant { attempt, wait, not_after: None }
-            }
+            (Some(Flaw::NothingIsTooLate), Request::Grant { not_after, .. }) => *not_after = None,
             (Some(Flaw::FenceWithoutFloor), request) => {
                 *floor = Fence::new(1).unwrap_or(*floor);
-                without_proposal(request)
+                if let Request::Grant { attempt: Attempt { proposal: Some(proposal), .. }, .. } = request {
+                    proposal.fence = *floor;
+                }
             }
-            (_, request) => request,
+            _ => {}
         }
-    }
-}
-
-fn attempt_of(attempt: &Attempt, holder: Holder) -> Attempt {
-    let mut other = attempt.clone();
-    other.holder = holder;
-    other
-}
-
-fn without_proposal(request: Request) -> Request {
-    let least = |mut attempt: Attempt| {
-        if let Some(proposal) = &mut attempt.proposal {
-            proposal.fence = Fence::new(1).unwrap_or(proposal.fence);
-        }
-        attempt
-    };
-    match request {
-        Request::Grant { attempt, wait, not_after } => {
-            Request::Grant { attempt: least(attempt), wait, not_after }
-        }
-        request => request,
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, BatchServed, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, InDoubtGrants,
-    InspectStore, Instant, Key, KeyState, Limits, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request,
-    Runtime, Stamp, Store, Ttl, Wait, WaitMode, WaiterRegistry, Wake, locked,
+    Instant, Limits, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Stamp, Store, Ttl,
+    Wait, WaitMode, WaiterRegistry, Wake, locked,
 };
 
 use crate::connection::{Connection, ConnectionState};
@@ -315,7 +315,7 @@ impl Store for NodeStore {
     }
 
     fn parts(&self) -> Parts<'_> {
-        Parts { member: Some(self), inspect: Some(self), ..Parts::default() }
+        Parts { member: Some(self), ..Parts::default() }
     }
 }
 
@@ -355,23 +355,6 @@ impl MemberStore for NodeStore {
                 None => Err(self.fault("an answer is missing")),
             }
         })
-    }
-}
-
-impl InspectStore for NodeStore {
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        Box::pin(async move {
-            let connection = self.connection(CALL).await?;
-            match self.call(&connection, vec![Request::Inspect(key.clone())], CALL).await?.pop() {
-                Some(Answer::Inspect(state)) => Ok(state),
-                _ => Err(self.fault("an answer is missing")),
-            }
-        })
-    }
-
-    /// No client of this world lists keys.
-    fn list<'a>(&'a self, _prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        Box::pin(async move { Err(self.fault("this store does not list keys")) })
     }
 }
 

@@ -20,7 +20,6 @@ use leasehold::Held;
 use leasehold_core::{Fence, Holder, Key};
 
 use crate::dice::Dice;
-use crate::executor::Process as _;
 use crate::machine::Machine;
 use crate::node::Node;
 use crate::plan::FaultKind;
@@ -87,10 +86,6 @@ impl Watch {
     /// Records a violation; the first one counts.
     pub(crate) fn fail(&mut self, what: String) {
         self.violation.get_or_insert(what);
-    }
-
-    pub(crate) fn happened(&mut self, kind: FaultKind) {
-        self.faults.insert(kind);
     }
 
     /// Notes that a fault lasts until then; returns dice for its details.

@@ -64,7 +64,7 @@ impl World {
 
     /// Notes that a fault did harm, or might have.
     pub(crate) fn happened(&self, kind: FaultKind) {
-        self.watch().happened(kind);
+        self.watch().faults.insert(kind);
     }
 
     /// Notes that a store considers an attempt finished at a node: nothing of it is left, and
