@@ -85,7 +85,7 @@ impl Competitor {
     pub fn locks_on(self, backend: Backend) -> bool {
         match self.kind {
             Kind::Ours => true,
-            Kind::RustOnPostgres => backend == Backend::POSTGRES,
+            Kind::RustOnPostgres => backend == Backend::Postgres,
             Kind::Rust | Kind::Foreign(_) => backend.flavor().is_some(),
         }
     }

@@ -99,7 +99,7 @@ fn is_here(competitor: &Competitor) -> bool {
 /// The backends with a server, because the other libraries support nothing else.
 fn backends() -> PossibleValuesParser {
     let servers = backend::ALL.into_iter().filter(|backend| backend.flavor().is_some());
-    PossibleValuesParser::new(servers.chain([Backend::POSTGRES]).map(Backend::name))
+    PossibleValuesParser::new(servers.chain([Backend::Postgres]).map(Backend::name))
 }
 
 fn competitors() -> PossibleValuesParser {

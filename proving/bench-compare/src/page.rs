@@ -116,7 +116,7 @@ fn competitors(figures: &[Figure]) -> String {
 
 /// The figures of a Redis or Valkey server, and those of a database.
 fn by_place(figures: &[Figure]) -> (Vec<Figure>, Vec<Figure>) {
-    figures.iter().cloned().partition(|figure| figure.parts()[1] != Backend::POSTGRES.name())
+    figures.iter().cloned().partition(|figure| figure.parts()[1] != Backend::Postgres.name())
 }
 
 fn backend_of(figures: &[Figure]) -> &str {
@@ -271,7 +271,7 @@ mod tests {
         add("hand_off", "rslock", "gap p50", 90_000.0);
         add("hand_off", "leasehold", "gap p50 ÷ that of the best peer", 1.5);
         let mut add = |case, measure: &str, value: f64| {
-            figures.add(Of { workload: "uncontended", backend: Backend::POSTGRES, case }, measure, "", value);
+            figures.add(Of { workload: "uncontended", backend: Backend::Postgres, case }, measure, "", value);
         };
         add("1 task", "leasehold", 5.0);
         add("1 task", "sqlx", 6.5);

@@ -1,6 +1,6 @@
 //! The stores that are measured.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use leasehold::postgres;
 use servers::{Flavor, Postgres, Server};
@@ -10,74 +10,71 @@ use crate::tap::Tap;
 
 /// Every backend that all workloads know.
 pub const ALL: [Backend; 6] = [
-    Backend { kind: Kind::Memory, name: "memory" },
-    Backend { kind: Kind::File, name: "file" },
-    Backend { kind: Kind::Redis(Flavor::Redis62), name: "redis-6.2" },
-    Backend { kind: Kind::Redis(Flavor::Redis70), name: "redis-7.0" },
-    Backend { kind: Kind::Redis(Flavor::Redis82), name: "redis-8.2" },
-    Backend { kind: Kind::Redis(Flavor::Valkey91), name: "valkey-9.1" },
+    Backend::Memory,
+    Backend::File,
+    Backend::Redis(Flavor::Redis62),
+    Backend::Redis(Flavor::Redis70),
+    Backend::Redis(Flavor::Redis82),
+    Backend::Redis(Flavor::Valkey91),
 ];
 
 /// A kind of store, and for a server its make and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backend {
-    kind: Kind,
-    name: &'static str,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Backend {
     Memory,
     File,
     Redis(Flavor),
+    /// The newest PostgreSQL, which has a workload of its own.
     Postgres,
 }
 
 impl Backend {
-    /// The newest PostgreSQL, which has a workload of its own.
-    pub const POSTGRES: Self = Self { kind: Kind::Postgres, name: "postgres" };
-
     pub fn named(name: &str) -> Option<Self> {
-        ALL.into_iter().chain([Self::POSTGRES]).find(|backend| backend.name == name)
+        ALL.into_iter().chain([Self::Postgres]).find(|backend| backend.name() == name)
     }
 
     /// The name on the command line and in figures.
-    pub const fn name(self) -> &'static str {
-        self.name
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::File => "file",
+            Self::Redis(flavor) => flavor.name(),
+            Self::Postgres => "postgres",
+        }
     }
 
     /// True if several processes can share it.
     pub const fn is_shared(self) -> bool {
-        !matches!(self.kind, Kind::Memory)
+        !matches!(self, Self::Memory)
     }
 
     /// The server that it runs on.
     pub const fn flavor(self) -> Option<Flavor> {
-        if let Kind::Redis(flavor) = self.kind { Some(flavor) } else { None }
+        if let Self::Redis(flavor) = self { Some(flavor) } else { None }
     }
 
     pub const fn is_file(self) -> bool {
-        matches!(self.kind, Kind::File)
+        matches!(self, Self::File)
     }
 
     /// Opens an empty store.
     pub fn open(self) -> OpenStore {
         let (mut server, mut database, mut directory) = (None, None, None);
-        let url = match self.kind {
-            Kind::Memory => "memory:".to_owned(),
-            Kind::File => {
+        let url = match self {
+            Self::Memory => "memory:".to_owned(),
+            Self::File => {
                 let made = TempDir::with_prefix("leasehold-bench-").expect("a directory for the file");
                 let url = format!("file:{}", made.path().join("leases.db").display());
                 directory = Some(made);
                 url
             }
-            Kind::Redis(flavor) => {
+            Self::Redis(flavor) => {
                 let started = Server::start(flavor);
                 let url = started.url();
                 server = Some(started);
                 url
             }
-            Kind::Postgres => {
+            Self::Postgres => {
                 let newest = Postgres::all_programs().into_values().next_back();
                 let started = Postgres::of(&newest.expect("run `cargo xtask servers`"), &[]);
                 let url = started.url();
@@ -95,8 +92,14 @@ impl Backend {
 
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
+        f.write_str(self.name())
     }
+}
+
+/// The URL of a quorum of the stores at these URLs. None of them is restarted, so none has to abstain.
+pub(crate) fn quorum_url<'a>(members: impl Iterator<Item = &'a str>, max_ttl: Duration) -> String {
+    let members: Vec<_> = members.map(|url| format!("{url}?quarantine=no")).collect();
+    format!("quorum:max-ttl={}s,{}", max_ttl.as_secs(), members.join(","))
 }
 
 /// An open backend. The server or file that it started is removed when this is dropped.

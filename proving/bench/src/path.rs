@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::time::Duration;
 use std::{env, process};
 
-use leasehold::{AnyStore, Locks};
+use leasehold::Locks;
 use serde::{Deserialize, Serialize};
 
 use crate::AnyError;
+use crate::backend::quorum_url;
 use crate::bare::{self, Bare};
 use crate::transactions::Transactions;
 
@@ -117,11 +118,8 @@ impl Ground {
         Ok(match path {
             Path::Cycle | Path::Lock | Path::Renewal => Self::Locks(Locks::connect(&places[0]).await?),
             Path::Quorum => {
-                let members: Result<Vec<_>, _> = places
-                    .iter()
-                    .map(|place| AnyStore::from_url(&format!("{place}?quarantine=no")))
-                    .collect();
-                Self::Locks(Locks::builder().quorum(members?, TTL)?)
+                let url = quorum_url(places.iter().map(String::as_str), TTL);
+                Self::Locks(Locks::connect(&url).await?)
             }
             Path::Bare | Path::BareRenewal | Path::RawQuorum | Path::Transactions => {
                 let mut members = Vec::new();

@@ -1,14 +1,14 @@
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use leasehold::{AnyStore, Guard, LockError, Locks};
+use leasehold::{Guard, LockError, Locks};
 use servers::Server;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::{MEMBERS, Workload, on_one_thread};
 use crate::AnyError;
-use crate::backend::OpenStore;
+use crate::backend::{OpenStore, quorum_url};
 use crate::figure::{Figures, Of};
 use crate::settings::Settings;
 use crate::vitals::Vitals;
@@ -157,17 +157,10 @@ impl Bench<'_> {
     async fn majority(&mut self) -> Result<(), AnyError> {
         let each = self.settings.pick(250, 10);
         let others: Vec<_> = (1..MEMBERS).map(|_| self.store.backend.open()).collect();
-        let servers: Vec<_> = [self.store].into_iter().chain(&others).filter_map(OpenStore::server).collect();
-        let clients: Result<Vec<_>, AnyError> = (0..CLIENTS)
-            .map(|_| {
-                let stores = servers
-                    .iter()
-                    .map(|server| AnyStore::from_url(&format!("{}?quarantine=no", server.url())))
-                    .collect::<Result<Vec<_>, _>>()?;
-                Ok(Locks::builder().quorum(stores, LONG)?)
-            })
-            .collect();
-        let clients = clients?;
+        let members: Vec<_> = [self.store].into_iter().chain(&others).collect();
+        let servers: Vec<_> = members.iter().filter_map(|store| store.server()).collect();
+        let url = quorum_url(members.iter().map(|store| &*store.url), LONG);
+        let clients = try_join_all((0..CLIENTS).map(|_| Locks::connect(&url))).await?;
         cycles_of_all(&clients, "warm", 1).await?;
         let looks = || servers.iter().map(|server| Vitals::with_its_own(server)).collect::<Vec<_>>();
         let used_since = |looks: &[[Vitals; 2]]| {

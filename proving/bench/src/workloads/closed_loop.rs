@@ -1,10 +1,14 @@
 //! Tasks that each make one cycle after the other, for several competitors in turn.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use leasehold::Locks;
 use tokio::task::JoinSet;
 
 use crate::AnyError;
+use crate::bare::{self, Bare};
+use crate::bare_sql::{BareSql, Strategy};
 use crate::clock;
 use crate::sample::Sample;
 use crate::settings::Settings;
@@ -14,13 +18,42 @@ pub(super) const TASKS: [(usize, &str); 4] =
     [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks"), (256, "256 tasks")];
 
 /// Leasehold, or a loop that it is compared with. Its clones share its connections.
-pub(super) trait Competitor: Clone + Send + 'static {
+#[derive(Clone)]
+pub(super) struct Competitor {
+    pub(super) name: &'static str,
+    pub(super) how: How,
+}
+
+/// How a competitor acquires a key and releases it.
+#[derive(Clone)]
+pub(super) enum How {
+    Ours(Locks),
+    /// Leasehold, each time with a key that was never used.
+    OursAfresh(Locks),
+    Pair(Bare),
+    /// A bare pair at each of these servers at once.
+    PairAtAll(Arc<[Bare]>),
+    Sql(Arc<BareSql>, Strategy),
+}
+
+impl Competitor {
     /// The key of a task. Competitors have different ones: Leasehold's last releases may still be
     /// under way, and must not delay a bare loop.
-    fn key(&self, task: usize) -> String;
+    fn key(&self, task: usize) -> String {
+        format!("{}:{task}", self.name)
+    }
 
     /// Acquires a key and releases it. No two calls have the same number.
-    fn cycle(&self, key: &str, serial: u64) -> impl Future<Output = Result<(), AnyError>> + Send;
+    async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
+        let mutex = match &self.how {
+            How::Ours(locks) => locks.mutex(key),
+            How::OursAfresh(locks) => locks.mutex(format!("{key}:{serial}")),
+            How::Pair(bare) => return bare.cycle(key, serial).await,
+            How::PairAtAll(members) => return bare::cycle_at_all(members, key, serial).await,
+            How::Sql(bare, strategy) => return bare.cycle(*strategy, key, serial).await,
+        };
+        Ok(mutex.lock().await?.release().await.map(drop)?)
+    }
 }
 
 #[derive(Default)]
@@ -32,10 +65,10 @@ pub(super) struct Laps {
 }
 
 /// Measures all competitors in turn: each is first, and last, in turn.
-pub(super) async fn laps<C: Competitor>(
+pub(super) async fn laps(
     settings: &Settings,
     tasks: usize,
-    field: &[C],
+    field: &[Competitor],
 ) -> Result<Vec<Laps>, AnyError> {
     let mut laps: Vec<_> = field.iter().map(|_| Laps::default()).collect();
     for repetition in 0..=settings.repetitions() {
@@ -53,10 +86,10 @@ pub(super) async fn laps<C: Competitor>(
 }
 
 /// Thousands of cycles per second, and µs of processor time per cycle.
-async fn closed_loop<C: Competitor>(
+async fn closed_loop(
     settings: &Settings,
     tasks: usize,
-    competitor: &C,
+    competitor: &Competitor,
 ) -> Result<(f64, f64), AnyError> {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     let (begun, before) = (clock::now(), clock::processor());

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use leasehold::Locks;
 
-use super::closed_loop::{Competitor, TASKS, laps};
+use super::closed_loop::{Competitor, How, TASKS, laps};
 use super::{Workload, on_one_thread};
 use crate::AnyError;
 use crate::backend::{Backend, OpenStore};
@@ -29,10 +29,15 @@ disk, and the figures show the cost of the statements.",
 };
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
-    let store = Backend::POSTGRES.open();
+    let store = Backend::Postgres.open();
     figures.announce("postgres");
     on_one_thread(async {
-        let field = Loop::field(&store).await?;
+        let bare = Arc::new(BareSql::connect(&store.url).await?);
+        let field = [
+            Competitor { name: "ours", how: How::Ours(Locks::connect(&store.url).await?) },
+            Competitor { name: "bare row", how: How::Sql(Arc::clone(&bare), Strategy::Row) },
+            Competitor { name: "advisory lock", how: How::Sql(bare, Strategy::Advisory) },
+        ];
         for (tasks, case) in TASKS.into_iter().filter(|(tasks, _)| *tasks <= 64) {
             throughput(settings, figures, &field, tasks, case).await?;
         }
@@ -44,16 +49,15 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
 async fn throughput(
     settings: &Settings,
     figures: &mut Figures,
-    field: &[Loop],
+    field: &[Competitor],
     tasks: usize,
     case: &str,
 ) -> Result<(), AnyError> {
     let laps: Vec<_> = laps(settings, tasks, field).await?.into_iter().map(|laps| laps.speed).collect();
-    let of = Of { workload: WORKLOAD.name, backend: Backend::POSTGRES, case };
+    let of = Of { workload: WORKLOAD.name, backend: Backend::Postgres, case };
     for (competitor, speed) in field.iter().zip(&laps) {
-        figures.add(of, competitor.name(), "k/s", speed.clone());
+        figures.add(of, competitor.name, "k/s", speed.clone());
     }
-    // In the order of `Loop::field`.
     if let [ours, row, advisory] = laps.as_slice() {
         figures.add(of, "ours ÷ bare row", "", ours.over(row));
         figures.add(of, "ours ÷ advisory lock", "", ours.over(advisory));
@@ -76,48 +80,9 @@ fn hand_over(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> R
             gaps.push(gap);
         }
     }
-    let of = Of { workload: WORKLOAD.name, backend: Backend::POSTGRES, case: "1 ms hold, 1 ms think" };
+    let of = Of { workload: WORKLOAD.name, backend: Backend::Postgres, case: "1 ms hold, 1 ms think" };
     figures.add(of, "gap p50 ÷ notification", "", gaps.over(&trips));
     figures.add(of, "gap p50", "µs", gaps);
     figures.add(of, "notification", "µs", trips);
     Ok(())
-}
-
-#[derive(Clone)]
-enum Loop {
-    Ours(Locks),
-    Bare(Arc<BareSql>, Strategy),
-}
-
-impl Loop {
-    async fn field(store: &OpenStore) -> Result<[Self; 3], AnyError> {
-        let bare = Arc::new(BareSql::connect(&store.url).await?);
-        let bare = |strategy| Self::Bare(Arc::clone(&bare), strategy);
-        let ours = Self::Ours(Locks::connect(&store.url).await?);
-        Ok([ours, bare(Strategy::Row), bare(Strategy::Advisory)])
-    }
-
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Ours(_) => "ours",
-            Self::Bare(_, Strategy::Row) => "bare row",
-            Self::Bare(_, Strategy::Advisory) => "advisory lock",
-        }
-    }
-}
-
-impl Competitor for Loop {
-    fn key(&self, task: usize) -> String {
-        format!("own:{task}")
-    }
-
-    async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
-        match self {
-            Self::Ours(locks) => {
-                locks.mutex(key).lock().await?.release().await?;
-                Ok(())
-            }
-            Self::Bare(bare, strategy) => bare.cycle(*strategy, key, serial).await,
-        }
-    }
 }

@@ -1,16 +1,15 @@
 //! An uncontended lock in five servers.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{AnyStore, Locks};
+use leasehold::Locks;
 use servers::Server;
 
-use super::closed_loop::{Competitor, TASKS, laps};
+use super::closed_loop::{Competitor, How, TASKS, laps};
 use super::{MEMBERS, Workload, on_one_thread};
 use crate::AnyError;
-use crate::backend::{Backend, OpenStore};
-use crate::bare::{self, Bare};
+use crate::backend::{Backend, OpenStore, quorum_url};
+use crate::bare::Bare;
 use crate::clock;
 use crate::figure::{Figures, Of};
 use crate::sample::Sample;
@@ -65,8 +64,12 @@ async fn beside_raw(
     for store in sites {
         raw.push(Bare::connect(&store.url).await?);
     }
-    let ours = Loop::Ours(locks(sites.iter().filter_map(OpenStore::server))?);
-    let laps = laps(settings, tasks, &[ours, Loop::Raw(raw.into())]).await?;
+    let locks = locks(sites.iter()).await?;
+    let field = [
+        Competitor { name: "ours", how: How::Ours(locks) },
+        Competitor { name: "raw", how: How::PairAtAll(raw.into()) },
+    ];
+    let laps = laps(settings, tasks, &field).await?;
     if let [ours, raw] = laps.as_slice() {
         figures.add(of, "ours ÷ raw", "", ours.speed.over(&raw.speed));
         figures.add(of, "ours", "k/s", ours.speed.clone());
@@ -75,31 +78,6 @@ async fn beside_raw(
         figures.add(of, "client processor of raw", "µs", raw.processor.clone());
     }
     Ok(())
-}
-
-#[derive(Clone)]
-enum Loop {
-    Ours(Locks),
-    Raw(Arc<[Bare]>),
-}
-
-impl Competitor for Loop {
-    fn key(&self, task: usize) -> String {
-        match self {
-            Self::Ours(_) => format!("ours:{task}"),
-            Self::Raw(_) => format!("raw:{task}"),
-        }
-    }
-
-    async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
-        match self {
-            Self::Ours(locks) => {
-                locks.mutex(key).lock().await?.release().await?;
-                Ok(())
-            }
-            Self::Raw(members) => bare::cycle_at_all(members, key, serial).await,
-        }
-    }
 }
 
 /// The time of an acquisition with one of five members stopped, divided by the time with five that
@@ -112,11 +90,9 @@ async fn one_stopped(
 ) -> Result<(), AnyError> {
     // A sixth server replaces the stopped one, so that the healthy quorum always has five.
     let hung = backend.open();
-    let servers: Vec<&Server> = sites.iter().filter_map(OpenStore::server).collect();
-    let stopped = hung.server().into_iter();
-    let with_hung = stopped.chain(servers.iter().copied().skip(1));
+    let with_hung = [&hung].into_iter().chain(&sites[1..]);
     let mut each = [Sample::default(), Sample::default()];
-    let places = [locks(with_hung)?, locks(servers.iter().copied())?];
+    let places = [locks(with_hung).await?, locks(sites.iter()).await?];
     for place in &places {
         place.mutex("warm").lock().await?.release().await?;
     }
@@ -144,8 +120,7 @@ async fn one_stopped(
     Ok(())
 }
 
-fn locks<'a>(servers: impl Iterator<Item = &'a Server>) -> Result<Locks, AnyError> {
-    let stores: Result<Vec<_>, _> =
-        servers.map(|server| AnyStore::from_url(&format!("{}?quarantine=no", server.url()))).collect();
-    Ok(Locks::builder().quorum(stores?, MAX_TTL)?)
+async fn locks<'a>(sites: impl Iterator<Item = &'a OpenStore>) -> Result<Locks, AnyError> {
+    let url = quorum_url(sites.map(|store| &*store.url), MAX_TTL);
+    Ok(Locks::connect(&url).await?)
 }

@@ -1,6 +1,6 @@
 use leasehold::Locks;
 
-use super::closed_loop::{Competitor, TASKS, laps};
+use super::closed_loop::{Competitor, How, TASKS, laps};
 use super::{Workload, on_one_thread};
 use crate::AnyError;
 use crate::backend::OpenStore;
@@ -46,7 +46,7 @@ async fn one_case(
         // Data of the previous cases would slow this case's server down.
         server.text(&["FLUSHALL"]);
     }
-    let field = Loop::field(store).await?;
+    let field = field(store).await?;
     // The targets of a file are rates, because there is no bare loop for it.
     let on_a_file = format!("{case}, on a file");
     let case = if store.directory().is_some() { &on_a_file } else { case };
@@ -55,7 +55,7 @@ async fn one_case(
     for (competitor, laps) in field.iter().zip(&laps) {
         figures.add(of, competitor.name, "k/s", laps.speed.clone());
     }
-    // In the order of `Loop::field`.
+    // In the order of `field`.
     if let [again, fresh, pair] = laps.as_slice() {
         figures.add(of, "again ÷ bare pair", "", again.speed.over(&pair.speed));
         figures.add(of, "fresh ÷ bare pair", "", fresh.speed.over(&pair.speed));
@@ -65,50 +65,16 @@ async fn one_case(
     Ok(())
 }
 
-#[derive(Clone)]
-struct Loop {
-    name: &'static str,
-    how: How,
-    fresh: bool,
-}
-
-#[derive(Clone)]
-enum How {
-    Ours(Locks),
-    Bare(Bare),
-}
-
-impl Loop {
-    /// Leasehold, and on a server the loops that it is compared with.
-    async fn field(store: &OpenStore) -> Result<Vec<Self>, AnyError> {
-        let locks = Locks::connect(&store.url).await?;
-        let ours = |name, fresh| Self { name, how: How::Ours(locks.clone()), fresh };
-        let mut field = vec![ours("again", false), ours("fresh", true)];
-        if store.server().is_some() {
-            field.push(Self {
-                name: "bare pair",
-                how: How::Bare(Bare::connect(&store.url).await?),
-                fresh: false,
-            });
-        }
-        Ok(field)
+/// Leasehold, and on a server the loop that it is compared with.
+async fn field(store: &OpenStore) -> Result<Vec<Competitor>, AnyError> {
+    let locks = Locks::connect(&store.url).await?;
+    let mut field = vec![
+        Competitor { name: "again", how: How::Ours(locks.clone()) },
+        Competitor { name: "fresh", how: How::OursAfresh(locks) },
+    ];
+    if store.server().is_some() {
+        let bare = Bare::connect(&store.url).await?;
+        field.push(Competitor { name: "bare pair", how: How::Pair(bare) });
     }
-}
-
-impl Competitor for Loop {
-    fn key(&self, task: usize) -> String {
-        format!("{}:{task}", self.name)
-    }
-
-    async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
-        match &self.how {
-            How::Ours(locks) => {
-                let mutex =
-                    if self.fresh { locks.mutex(format!("fresh:{serial}")) } else { locks.mutex(key) };
-                mutex.lock().await?.release().await?;
-                Ok(())
-            }
-            How::Bare(bare) => bare.cycle(key, serial).await,
-        }
-    }
+    Ok(field)
 }
