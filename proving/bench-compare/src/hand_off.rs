@@ -3,6 +3,7 @@
 use bench::backend::OpenStore;
 use bench::figure::{Figures, Of};
 use bench::sample::Sample;
+use bench::turn::jain;
 use competitor::{AnyError, Order};
 
 use crate::competitors::{Competitor, Waits};
@@ -53,15 +54,16 @@ pub fn run(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Res
     for repetition in 0..=settings.repetitions() {
         for n in 0..field.len() {
             let n = (n + repetition) % field.len();
-            let contest = casts[n].turns(field[n], &order(settings, "wanted"))?;
+            let turns = casts[n].turns(field[n], &order(settings, "wanted"))?;
             // The first repetition is a warm-up.
             if repetition > 0 {
-                let gaps = contest.turns.gaps();
+                let gaps = turns.gaps();
                 laps[n].median.push(gaps.median());
                 laps[n].tail.push(gaps.quantile(0.99));
-                laps[n].wait.push(contest.turns.waits().quantile(0.99) / 1e3);
-                laps[n].speed.push(contest.turns.per_second());
-                laps[n].jain.push(contest.jain());
+                laps[n].wait.push(turns.waits().quantile(0.99) / 1e3);
+                laps[n].speed.push(turns.per_second());
+                // Nobody has that many turns, so all are counted.
+                laps[n].jain.push(jain(&turns.shares(PROCESSES, u32::MAX)));
             }
         }
     }
@@ -100,8 +102,8 @@ fn commands(settings: &Settings, store: &OpenStore, who: Competitor) -> Result<O
     cast.turns(who, &order(settings, "warm-up"))?;
     let sent = || store.commands().unwrap_or_default();
     let before = sent();
-    let contest = cast.turns(who, &order(settings, "counted"))?;
-    Ok(Some((sent() - before) as f64 / contest.turns.len() as f64))
+    let turns = cast.turns(who, &order(settings, "counted"))?;
+    Ok(Some((sent() - before) as f64 / turns.len() as f64))
 }
 
 fn order(settings: &Settings, key: &str) -> Order {

@@ -1,7 +1,7 @@
 //! The processes that run one library.
 
 use bench::child::Child;
-use bench::turn::{Turn, Turns, jain};
+use bench::turn::{Turn, Turns};
 use competitor::{AnyError, Order, Report};
 
 use crate::competitors::Competitor;
@@ -33,16 +33,15 @@ impl Cast {
     }
 
     /// The turns of all processes at one key.
-    pub fn turns(&mut self, competitor: Competitor, order: &Order) -> Result<Contest, AnyError> {
+    pub fn turns(&mut self, competitor: Competitor, order: &Order) -> Result<Turns, AnyError> {
         for child in &mut self.0 {
             child.send(order)?;
         }
-        let (mut all, mut shares) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
         for (waiter, child) in (0..).zip(&mut self.0) {
             let Report::Turns { turns } = report(competitor, child)? else {
                 return Err(format!("{competitor}: does not tell its turns").into());
             };
-            shares.push(u32::try_from(turns.len())?);
             // Other libraries have no fences. Because no two processes hold the lock at once, the
             // time of acquisition gives the order.
             all.extend(turns.into_iter().map(|[asked, had, released]| Turn {
@@ -54,7 +53,7 @@ impl Cast {
                 asks: 0,
             }));
         }
-        Ok(Contest { turns: Turns::new(all), shares })
+        Ok(Turns::new(all))
     }
 }
 
@@ -63,20 +62,5 @@ fn report(competitor: Competitor, child: &mut Child) -> Result<Report, AnyError>
         Ok(Report::Failed { why }) => Err(format!("{competitor}: {why}").into()),
         Ok(report) => Ok(report),
         Err(why) => Err(format!("{competitor}: {why}").into()),
-    }
-}
-
-/// The result of several processes competing for one key.
-#[derive(Debug)]
-pub struct Contest {
-    pub turns: Turns,
-    /// The number of turns of each process.
-    pub shares: Vec<u32>,
-}
-
-impl Contest {
-    /// Jain's fairness index of the turns.
-    pub fn jain(&self) -> f64 {
-        jain(&self.shares)
     }
 }
