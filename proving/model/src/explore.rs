@@ -31,9 +31,7 @@ pub trait World: Clone {
 
     /// Returns true if this is a good end: every client got what it wanted. Such a state must be
     /// reachable from each state by [fair](Self::is_fair) steps.
-    fn is_settled(&self) -> bool {
-        true
-    }
+    fn is_settled(&self) -> bool;
 
     /// Returns true if the step happens sooner or later without being forced. Faults and changes of
     /// mind are not fair: no client may depend on them.
@@ -159,9 +157,6 @@ pub fn explore<W: World>(start: W, limit: usize) -> Finding {
 /// The nearest state from which no fair steps lead to a settled one.
 fn first_without_hope<S>(states: &[Reached<S>], mut fair: Vec<(u32, u32)>) -> Option<usize> {
     let mut hopeful: Vec<bool> = states.iter().map(|state| state.is_settled).collect();
-    if hopeful.iter().all(|is| *is) {
-        return None;
-    }
     fair.sort_unstable();
     let mut open: Vec<u32> = (0..).zip(&hopeful).filter(|(_, is)| **is).map(|(at, _)| at).collect();
     while let Some(to) = open.pop() {

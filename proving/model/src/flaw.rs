@@ -30,20 +30,14 @@ pub enum Flaw {
     RenewalShortens,
     /// A grant to the present holder sets the end of its lease, even if that shortens it.
     GrantShortens,
-    /// A renewal that is confirmed after the lease's end makes the lease valid again.
-    RevivesAfterTheEnd,
 
     /// A renewal forgets that somebody waits for the lease.
     RenewalDropsTheMark,
     /// A hand-over forgets that somebody waits for the lease, and every holder may release by
     /// value.
     HandOverDropsTheMark,
-    /// Only the first waiter of a queue marks the holder's lease as awaited.
-    OnlyTheFirstJoinerMarks,
     /// The value of another program's lock is marked as if it were ours.
     MarksAStranger,
-    /// A holder that waited in the queue releases by value.
-    ByValueAfterWaiting,
     /// A client that gives up releases by value.
     GivesUpByValue,
     /// The release of a waiter leaves it in the queue.
@@ -70,19 +64,12 @@ pub enum Flaw {
     NoUnclaimedRecord,
     /// A claim leaves the record of the hand-over.
     ClaimLeavesTheRecord,
-    /// A claim that comes too late leaves the record, so its channel is passed over as
-    /// unresponsive.
-    LateClaimLeavesTheRecord,
     /// A request of a sibling of the waiter that did not claim leaves the record.
     SiblingsAreStruckAllTheSame,
     /// A channel that was unresponsive once remains so.
     StrikeStays,
     /// A new connection uses the channel of the previous one.
     ReusesTheChannel,
-    /// A new first waiter does not learn when the holder's lease ends.
-    TellsNoNewHead,
-    /// A new first waiter learns this after a hand-over, but not after a waiter has left.
-    OnlyAHandOverTellsTheHead,
 
     /// A free key is granted to any request, even if others wait for it.
     PassesTheQueue,
@@ -93,8 +80,6 @@ pub enum Flaw {
     /// A reader's share outlives the deletion of the marker, and counts again once the next reader
     /// sets a marker.
     SharesOutliveTheMarker,
-    /// A waiter for one of several keys keeps the keys after it.
-    KeepsTheKeysBehind,
     /// A break ends the present lease, whatever its fence.
     BreaksWhatIsThere,
 }

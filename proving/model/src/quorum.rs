@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Claim, Drift, Fault, Fence, Holder, Key, Push, PushEvent, QuorumAttempt, QuorumSettings, Rejoin,
-    Ttl, WaitMode,
+    Answer, Attempt, Claim, Drift, Fault, Fence, Holder, Key, Push, PushEvent, QuorumAttempt, QuorumSettings,
+    Rejoin, Request, Ttl, WaitMode,
 };
 
 use crate::explore::World;
@@ -212,26 +212,24 @@ impl Quorum {
         steps.extend(undos.map(|(undo, _)| Step::IsUndone { client: nth, undo }));
     }
 
-    fn steps_of_call(&self, client: usize, number: usize, it: &client::Call, steps: &mut Vec<Step>) {
-        let (left, call) = (self.left, number);
+    fn steps_of_call(&self, client: usize, call: usize, it: &client::Call, steps: &mut Vec<Step>) {
+        let left = self.left;
         if it.answer.is_some() {
             return steps.push(Step::TheAnswerComes { client, call });
         }
-        let is_dead = matches!(self.clients[client].phase, Phase::Dead);
-        if !self.members[it.member].down {
-            steps.push(Step::IsServed { client, call });
-            if left.twins > 0 && !it.again {
-                steps.push(Step::IsServedAndComesAgain { client, call });
-            }
-            if left.late > 0 && !is_dead && !it.again {
-                steps.push(Step::IsServedAndTheAnswerIsLate { client, call });
-            }
-            if left.lost > 0 && !is_dead {
-                steps.push(Step::IsServedAndTheAnswerIsLost { client, call });
-            }
-        }
         if self.members[it.member].down {
             return steps.push(Step::FindsTheMemberDown { client, call });
+        }
+        let is_dead = matches!(self.clients[client].phase, Phase::Dead);
+        steps.push(Step::IsServed { client, call });
+        if left.twins > 0 && !it.again {
+            steps.push(Step::IsServedAndComesAgain { client, call });
+        }
+        if left.late > 0 && !is_dead && !it.again {
+            steps.push(Step::IsServedAndTheAnswerIsLate { client, call });
+        }
+        if left.lost > 0 && !is_dead {
+            steps.push(Step::IsServedAndTheAnswerIsLost { client, call });
         }
         if left.lost > 0 {
             steps.push(Step::IsLost { client, call });
@@ -256,14 +254,21 @@ impl Quorum {
             renewal.rejoin = if is_unbroken { Rejoin::Yes } else { Rejoin::No };
         }
         let request = self.clients[client].request(&fixed, &call);
-        let (answer, pushes) = self.member(call.member).serve(request, now, fixed.flaw);
-        pushes.into_iter().for_each(|push| self.deliver(call.member, &push));
+        let answer = self.serve_at(call.member, request);
         let it = &mut self.client(client).calls[number];
         if stays {
             it.again = true;
         } else {
             it.answer = Some(answer);
         }
+    }
+
+    /// Serves a request at a member, and delivers its messages.
+    fn serve_at(&mut self, member: usize, request: Request) -> Result<Answer, Fault> {
+        let (now, flaw) = (self.now, self.fixed.flaw);
+        let (answer, pushes) = self.member(member).serve(request, now, flaw);
+        pushes.into_iter().for_each(|push| self.deliver(member, &push));
+        answer
     }
 
     fn deliver(&mut self, member: usize, push: &Push) {
@@ -522,6 +527,9 @@ impl Quorum {
     /// Gives up and releases what no member has and no call can bring, at once: it makes no
     /// difference when that happens.
     fn does_what_changes_nothing(&mut self) {
+        if self.fixed.has(Flaw::OneIdForAllRounds) {
+            return;
+        }
         for client in 0..self.clients.len() {
             let it = &self.clients[client];
             let has = |member: usize, id: Holder| {
@@ -532,16 +540,14 @@ impl Quorum {
                 it.calls.iter().filter(is_of_it).any(|call| !call.is_release())
             };
             let is_in_vain = |member: usize, id: Holder| !has(member, id) && !comes(member, id);
-            let undo = it.undos.iter().position(|(member, id)| is_in_vain(*member, *id));
-            if let Some(undo) = undo.filter(|_| self.fixed.flaw != Some(Flaw::OneIdForAllRounds)) {
+            if let Some(undo) = it.undos.iter().position(|(member, id)| is_in_vain(*member, *id)) {
                 self.undo(client, undo);
                 return self.does_what_changes_nothing();
             }
             let in_vain = |call: &client::Call| {
                 call.is_release() && call.answer.is_none() && is_in_vain(call.member, call.holder)
             };
-            let release = it.calls.iter().position(in_vain);
-            if let Some(call) = release.filter(|_| self.fixed.flaw != Some(Flaw::OneIdForAllRounds)) {
+            if let Some(call) = it.calls.iter().position(in_vain) {
                 self.serve(client, call, false);
                 self.end(client, call);
                 return self.does_what_changes_nothing();
@@ -554,8 +560,8 @@ impl Quorum {
         let (fixed, now) = (Rc::clone(&self.fixed), self.now);
         let (member, holder) = self.client(client).undos.remove(undo);
         let request = self.clients[client].release_of(&fixed, holder);
-        let (_, pushes) = self.member(member).serve(request, now, fixed.flaw);
-        pushes.into_iter().for_each(|push| self.deliver(member, &push));
+        // It is given up, whatever the member answers.
+        let _ = self.serve_at(member, request);
         self.client(client).machine.handle_undone();
         let of_it =
             |call: &client::Call| (call.member, call.holder) == (member, holder) && call.answer.is_none();

@@ -161,8 +161,7 @@ impl Server {
         let records = &mut self.records;
         let queue_before = before.queue(&key, now);
         let unclaimed = |line: Option<&WaitQueue>| line.and_then(WaitQueue::unclaimed).cloned();
-        let handed =
-            served.pushes.iter().find(|push| matches!(push.event, PushEvent::Granted { .. })).cloned();
+        let handed = served.pushes.iter().any(|push| matches!(push.event, PushEvent::Granted { .. }));
         match flaw {
             Flaw::RenewalTakes => {
                 let free = matches!(served.answer, Answer::Renew(HoldAnswer::NotHeld { .. }))
@@ -173,12 +172,8 @@ impl Server {
                     served.answer = Answer::Renew(HoldAnswer::Done);
                 }
             }
-            Flaw::RenewalDropsTheMark if matches!(request, Request::Renew(_)) => mark(records, &key, false),
-            Flaw::HandOverDropsTheMark if handed.is_some() => mark(records, &key, false),
-            Flaw::OnlyTheFirstJoinerMarks if queue_before.is_some_and(|line| !line.is_empty()) => {
-                let was = before.locks.get(&key).is_some_and(is_awaited);
-                mark(records, &key, was);
-            }
+            Flaw::RenewalDropsTheMark if matches!(request, Request::Renew(_)) => drop_the_mark(records, &key),
+            Flaw::HandOverDropsTheMark if handed => drop_the_mark(records, &key),
             Flaw::MarksAStranger if matches!(request, Request::Grant { .. }) => {
                 if let Some(Lock { content: Content::Foreign(value), .. }) = records.locks.get_mut(&key) {
                     *value = b"marked"[..].into();
@@ -192,7 +187,7 @@ impl Server {
                     line.keep_until(now + WaitQueue::KEPT_FOR);
                 }
             }
-            Flaw::TrustsTheCountOfThePush if handed.is_some() && !self.miscounted => {
+            Flaw::TrustsTheCountOfThePush if handed && !self.miscounted => {
                 self.miscounted = true;
                 records.locks.remove(&key);
                 let context = ApplyContext::new(now, floor)
@@ -204,13 +199,8 @@ impl Server {
                 records.locks.retain(|_, lock| lock.content != Content::Foreign(HIDDEN.into()));
             }
             Flaw::NoUnclaimedRecord => rebuild(records, &key, |_| None, None),
-            Flaw::ClaimLeavesTheRecord | Flaw::LateClaimLeavesTheRecord
-                if flaw == Flaw::ClaimLeavesTheRecord
-                    || !matches!(served.answer, Answer::Renew(HoldAnswer::Done)) =>
-            {
-                let is_late = flaw == Flaw::LateClaimLeavesTheRecord;
-                let is_claim = !is_late || matches!(request, Request::Renew(_));
-                let kept = unclaimed(queue_before).filter(|it| is_claim && it.holder == holder);
+            Flaw::ClaimLeavesTheRecord => {
+                let kept = unclaimed(queue_before).filter(|it| it.holder == holder);
                 rebuild(records, &key, |now| now.or(kept), None);
             }
             Flaw::SiblingsAreStruckAllTheSame => {
@@ -222,12 +212,6 @@ impl Server {
                 rebuild(records, &key, |now| now.or(kept), None);
             }
             Flaw::StrikeStays => rebuild(records, &key, |now| now, queue_before),
-            Flaw::TellsNoNewHead => {
-                served.pushes.retain(|push| !matches!(push.event, PushEvent::First { .. }));
-            }
-            Flaw::OnlyAHandOverTellsTheHead if handed.is_none() => {
-                served.pushes.retain(|push| !matches!(push.event, PushEvent::First { .. }));
-            }
             Flaw::PassesTheQueue => {
                 if let (Some(line), Request::Grant { .. }) = (queue_before, request) {
                     let joined = records.queues.remove(&key);
@@ -241,15 +225,6 @@ impl Server {
             }
             Flaw::PermitsUncounted => change_weights(records, &key, 1),
             Flaw::SharesOutliveTheMarker => revive(&mut self.kept, records, &key, now),
-            Flaw::KeepsTheKeysBehind => {
-                for (key, lock) in &before.locks {
-                    let is_own =
-                        matches!(lock.content, Content::Lease { holder: owner, .. } if owner == holder);
-                    if is_own && matches!(request, Request::Grant { .. }) {
-                        records.locks.entry(key.clone()).or_insert_with(|| lock.clone());
-                    }
-                }
-            }
             _ => {}
         }
     }
@@ -275,13 +250,10 @@ fn concerned(request: &Request) -> Option<(Attempt, Key)> {
     Some((attempt.clone(), attempt.claim.first_key().clone()))
 }
 
-const fn is_awaited(lock: &Lock) -> bool {
-    matches!(lock.content, Content::Lease { awaited: true, .. })
-}
-
-fn mark(records: &mut Records, key: &Key, marked: bool) {
+/// Forgets that somebody waits for the lease.
+fn drop_the_mark(records: &mut Records, key: &Key) {
     if let Some(Lock { content: Content::Lease { awaited, .. }, .. }) = records.locks.get_mut(key) {
-        *awaited = marked;
+        *awaited = false;
     }
 }
 

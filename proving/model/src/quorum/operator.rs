@@ -103,10 +103,7 @@ impl Quorum {
     /// that has risen meanwhile.
     pub(super) fn breaks_at(&mut self, member: usize, of: usize, fence: Fence) -> Option<Fence> {
         let request = Request::Break { key: self.fixed.key.clone(), fence, note: BreakNote::default() };
-        let (now, flaw) = (self.now, self.fixed.flaw);
-        let (answer, pushes) = self.member(member).serve(request, now, flaw);
-        pushes.into_iter().for_each(|push| self.deliver(member, &push));
-        let Ok(Answer::Break(BreakAnswer::Broken { holding })) = answer else {
+        let Ok(Answer::Break(BreakAnswer::Broken { holding })) = self.serve_at(member, request) else {
             return self.fence_at(member, of);
         };
         let Owner::Holder { holder, .. } = holding.owner else { return None };

@@ -296,7 +296,7 @@ impl Store {
         let waited = self.process(place).waiting.leave(holder, now);
         let client = self.client(who);
         let by_script = match (&client.phase, flaw) {
-            (Phase::Holding(_), Some(Flaw::ByValueAfterWaiting | Flaw::HandOverDropsTheMark)) => false,
+            (Phase::Holding(_), Some(Flaw::HandOverDropsTheMark)) => false,
             (Phase::Asking(_), flaw) => flaw != Some(Flaw::GivesUpByValue),
             _ => waited || !by_value,
         };
@@ -388,17 +388,9 @@ impl Store {
 
     fn hears_of_a_renewal(&mut self, who: usize, own: Option<Ttl>, sent: Instant, answer: HoldAnswer) {
         let now = self.now.instant();
-        let ttl = self.fixed.ttl;
-        let revives = self.has(Flaw::RevivesAfterTheEnd);
-        let done = answer == HoldAnswer::Done;
         let client = self.client(who);
         client.awaits = false;
         let Phase::Holding(machine) = &mut client.phase else { return };
-        if revives && done && !machine.lease().is_held(now) {
-            let lease = leasehold_core::Lease::counted_from(sent, own.unwrap_or(ttl), Drift::NONE);
-            *machine = LeaseRenewal::new(now, lease, ttl, Drift::NONE, Renewal::Automatic);
-            return;
-        }
         match own {
             Some(ttl) => machine.handle_own_renewal(now, sent, ttl, answer),
             None => machine.handle_answer(now, answer),
