@@ -3,8 +3,7 @@
 use std::env;
 use std::fs;
 use std::io;
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::chown;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::launch::READY_WITHIN;
-use crate::postgres::{NOBODY, as_nobody, is_root};
+use crate::postgres::{as_nobody, give_to_nobody, unused_port};
 use crate::{Flavor, Postgres, Process};
 
 /// A running PgBouncer, which gives each transaction any of a few sessions. It ends when this is
@@ -55,14 +54,13 @@ impl Pooler {
         Flavor::fetched_into().join("pgbouncer")
     }
 
-    fn try_before(server: &Postgres) -> Result<Self, String> {
-        let said = |error: io::Error| error.to_string();
-        let program = Self::program().ok_or("there is none; run `cargo xtask servers`")?;
-        let directory = TempDir::with_prefix("pgbouncer-").map_err(said)?;
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(said)?.port();
+    fn try_before(server: &Postgres) -> io::Result<Self> {
+        let program =
+            Self::program().ok_or_else(|| io::Error::other("there is none; run `cargo xtask servers`"))?;
+        let directory = TempDir::with_prefix("pgbouncer-")?;
+        let port = unused_port()?;
         let [settings, users] = ["pgbouncer.ini", "users"].map(|name| directory.path().join(name));
-        fs::write(&users, "\"postgres\" \"\"\n").map_err(said)?;
+        fs::write(&users, "\"postgres\" \"\"\n")?;
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
              unix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = transaction\ndefault_pool_size = 4\n\
@@ -70,19 +68,15 @@ impl Pooler {
             server.port(),
             users.display()
         );
-        fs::write(&settings, text).map_err(said)?;
-        if is_root() {
-            for path in [directory.path(), &settings, &users] {
-                chown(path, Some(NOBODY), Some(NOBODY)).map_err(said)?;
-            }
-        }
+        fs::write(&settings, text)?;
+        [directory.path(), &settings, &users].into_iter().try_for_each(give_to_nobody)?;
         let mut command = as_nobody(&program);
         command.arg("-q").arg(&settings).stdin(Stdio::null());
-        let mut process = Process::spawn(command).map_err(said)?;
+        let mut process = Process::spawn(command)?;
         let deadline = Instant::now() + READY_WITHIN;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if Instant::now() >= deadline || process.ended().map_err(said)?.is_some() {
-                return Err("it did not start".into());
+            if Instant::now() >= deadline || process.ended()?.is_some() {
+                return Err(io::Error::other("it did not start"));
             }
             thread::sleep(Duration::from_millis(5));
         }

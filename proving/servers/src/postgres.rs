@@ -11,7 +11,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use crate::process::{Process, dying_with_us};
 const VERSION: &str = "LEASEHOLD_TEST_POSTGRES";
 
 /// The user `nobody`: PostgreSQL refuses to run as root.
-pub(crate) const NOBODY: u32 = 65_534;
+const NOBODY: u32 = 65_534;
 
 /// How long an immediate shutdown may take.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
@@ -157,13 +157,13 @@ impl Postgres {
     /// still serve for a moment.
     pub fn kill_9(&self) {
         self.signal_all(Signal::KILL);
-        self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.process().take();
     }
 
     /// Starts it again with the data on its disk, after it was killed or shut down.
     #[track_caller]
     pub fn restart(&self) {
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut process = self.process();
         process.take();
         let deadline = Instant::now() + READY_WITHIN;
         // The previous server's processes may take a moment to end.
@@ -186,8 +186,12 @@ impl Postgres {
         self.signal_all(Signal::CONT);
     }
 
+    fn process(&self) -> MutexGuard<'_, Option<Process>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn signal_all(&self, signal: Signal) {
-        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = self.process();
         let Some(server) = process.as_ref().and_then(|process| i32::try_from(process.id()).ok()) else {
             return;
         };
@@ -199,7 +203,7 @@ impl Postgres {
         }
     }
 
-    fn try_start(programs: &Path, settings: &[&str], has_a_clock_to_set: bool) -> Result<Self, String> {
+    fn try_start(programs: &Path, settings: &[&str], has_a_clock_to_set: bool) -> io::Result<Self> {
         let directory = new_directory()?;
         copy(&template(programs)?, &directory.path().join("data"))?;
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
@@ -211,22 +215,21 @@ impl Postgres {
         settings: Vec<String>,
         has_a_clock_to_set: bool,
         directory: TempDir,
-    ) -> Result<Self, String> {
+    ) -> io::Result<Self> {
         let (port, process) = (unused_port()?, Mutex::default());
         let programs = programs.to_owned();
         let server = Self { port, settings, programs, has_a_clock_to_set, process, directory };
         let launched = server.launch()?;
-        *server.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(launched);
+        *server.process() = Some(launched);
         Ok(server)
     }
 
-    fn launch(&self) -> Result<Process, String> {
-        let said = |error: io::Error| error.to_string();
+    fn launch(&self) -> io::Result<Process> {
         let directory = self.directory.path();
         let log_path = directory.join("log");
         // The log must be of this start, not of an earlier one.
-        fs::write(&log_path, "").map_err(said)?;
-        let log = || File::options().append(true).open(&log_path).map_err(said);
+        fs::write(&log_path, "")?;
+        let log = || File::options().append(true).open(&log_path);
         let mut command = self.command();
         command
             .arg("-D")
@@ -241,15 +244,15 @@ impl Postgres {
             .stdin(Stdio::null())
             .stdout(log()?)
             .stderr(log()?);
-        let mut process = Process::spawn(command).map_err(said)?;
+        let mut process = Process::spawn(command)?;
         let deadline = Instant::now() + READY_WITHIN;
         loop {
-            let log = fs::read_to_string(&log_path).map_err(said)?;
+            let log = fs::read_to_string(&log_path)?;
             if log.contains("ready to accept ") {
                 return Ok(process);
             }
-            if Instant::now() >= deadline || process.ended().map_err(said)?.is_some() {
-                return Err(format!("it did not start: {log}"));
+            if Instant::now() >= deadline || process.ended()?.is_some() {
+                return Err(io::Error::other(format!("it did not start: {log}")));
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -277,18 +280,15 @@ impl Drop for Postgres {
 }
 
 /// A directory that the server's user owns.
-fn new_directory() -> Result<TempDir, String> {
-    let said = |error: io::Error| error.to_string();
-    let directory = tempfile::Builder::new().prefix("pg-").tempdir_in(in_memory()).map_err(said)?;
-    if is_root() {
-        chown(directory.path(), Some(NOBODY), Some(NOBODY)).map_err(said)?;
-    }
+fn new_directory() -> io::Result<TempDir> {
+    let directory = tempfile::Builder::new().prefix("pg-").tempdir_in(in_memory())?;
+    give_to_nobody(directory.path())?;
     Ok(directory)
 }
 
-fn unused_port() -> Result<u16, String> {
-    let bound = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    bound.map(|address| address.port()).map_err(|error| error.to_string())
+/// A port that nobody listens on at the moment.
+pub(crate) fn unused_port() -> io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// A directory in memory, if there is one: a database is some thirty megabytes.
@@ -313,9 +313,8 @@ fn children(of: i32) -> Vec<i32> {
 }
 
 /// A new database directory, created once: `initdb` takes a second, a copy only a few milliseconds.
-fn template(programs: &Path) -> Result<PathBuf, String> {
-    let said = |error: io::Error| error.to_string();
-    let version = Command::new(programs.join("postgres")).arg("--version").output().map_err(said)?;
+fn template(programs: &Path) -> io::Result<PathBuf> {
+    let version = Command::new(programs.join("postgres")).arg("--version").output()?;
     let version = String::from_utf8_lossy(&version.stdout).replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let user = if is_root() { NOBODY } else { rustix::process::geteuid().as_raw() };
     let place = Flavor::fetched_into();
@@ -323,47 +322,44 @@ fn template(programs: &Path) -> Result<PathBuf, String> {
     if made.is_dir() {
         return Ok(made);
     }
-    fs::create_dir_all(&place).map_err(said)?;
+    fs::create_dir_all(&place)?;
     // In a place that the server's user may enter.
-    let workshop = TempDir::with_prefix("pg-").map_err(said)?;
-    fs::set_permissions(workshop.path(), Permissions::from_mode(0o755)).map_err(said)?;
+    let workshop = TempDir::with_prefix("pg-")?;
+    fs::set_permissions(workshop.path(), Permissions::from_mode(0o755))?;
     let data = workshop.path().join("data");
-    fs::create_dir(&data).map_err(said)?;
-    if is_root() {
-        chown(&data, Some(NOBODY), Some(NOBODY)).map_err(said)?;
-    }
+    fs::create_dir(&data)?;
+    give_to_nobody(&data)?;
     let initdb = programs.join("initdb");
-    let done = as_nobody(&initdb)
-        .args(INITDB)
-        .arg("-D")
-        .arg(&data)
-        .current_dir(workshop.path())
-        .output()
-        .map_err(said)?;
+    let done = as_nobody(&initdb).args(INITDB).arg("-D").arg(&data).current_dir(workshop.path()).output()?;
     if !done.status.success() {
-        return Err(format!("initdb: {}", String::from_utf8_lossy(&done.stderr)));
+        return Err(io::Error::other(format!("initdb: {}", String::from_utf8_lossy(&done.stderr))));
     }
-    let incoming = tempfile::Builder::new().prefix(".incoming-").tempdir_in(&place).map_err(said)?;
+    let incoming = tempfile::Builder::new().prefix(".incoming-").tempdir_in(&place)?;
     copy(&data, &incoming.path().join("data"))?;
     match fs::rename(incoming.path().join("data"), &made) {
         // Another test was faster.
         Err(_) if made.is_dir() => Ok(made),
-        renamed => renamed.map(|()| made).map_err(said),
+        renamed => renamed.map(|()| made),
     }
 }
 
 /// Copies a directory with its owners and modes.
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    let copied = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to).output();
-    match copied {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("cp: {}", String::from_utf8_lossy(&output.stderr))),
-        Err(error) => Err(format!("cp: {error}")),
-    }
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let why = match Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to).output() {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(io::Error::other(format!("cp: {why}")))
 }
 
-pub(crate) fn is_root() -> bool {
+fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Makes `nobody` the owner of a file or directory, if the server runs as that user.
+pub(crate) fn give_to_nobody(path: &Path) -> io::Result<()> {
+    if is_root() { chown(path, Some(NOBODY), Some(NOBODY)) } else { Ok(()) }
 }
 
 pub(crate) fn as_nobody(program: &Path) -> Command {

@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
@@ -14,10 +13,11 @@ use tempfile::TempDir;
 use crate::{
     Connection, Flavor, Reply, Setup,
     launch::{NotReady, READY_WITHIN, connect, log_tail, run, socket_path},
+    postgres::unused_port,
     process::Process,
 };
 
-/// The cluster bus listens on a port that is 10 000 higher, so the port must leave room for it.
+/// The cluster bus listens on a port that is 10 000 higher.
 const HIGHEST_PORT: u16 = u16::MAX - 10_000;
 
 /// A running server. Dropping it kills it and removes its directory.
@@ -211,13 +211,10 @@ impl Server {
     }
 }
 
-/// A port that nobody listens on at the moment.
+/// A port that nobody listens on at the moment, with room for the cluster bus.
 fn free_port() -> u16 {
     loop {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|listener| listener.local_addr())
-            .expect("127.0.0.1 has a free port")
-            .port();
+        let port = unused_port().expect("127.0.0.1 has a free port");
         if port <= HIGHEST_PORT {
             return port;
         }

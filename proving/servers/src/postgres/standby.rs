@@ -1,5 +1,6 @@
 //! A standby, which replicates a server and can take over from it.
 
+use std::io;
 use std::process::Stdio;
 
 use super::{Postgres, as_nobody, new_directory};
@@ -12,7 +13,7 @@ impl Postgres {
         self.try_standby().unwrap_or_else(|why| panic!("PostgreSQL: a standby: {why}"))
     }
 
-    fn try_standby(&self) -> Result<Self, String> {
+    fn try_standby(&self) -> io::Result<Self> {
         let directory = new_directory()?;
         let copied = as_nobody(&self.programs.join("pg_basebackup"))
             .args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"])
@@ -21,10 +22,10 @@ impl Postgres {
             .args(["-d", &self.config()])
             .current_dir(directory.path())
             .stdin(Stdio::null())
-            .output();
-        let copied = copied.map_err(|error| format!("pg_basebackup: {error}"))?;
+            .output()
+            .map_err(|error| io::Error::other(format!("pg_basebackup: {error}")))?;
         if !copied.status.success() {
-            return Err(String::from_utf8_lossy(&copied.stderr).into_owned());
+            return Err(io::Error::other(String::from_utf8_lossy(&copied.stderr)));
         }
         Self::launched(&self.programs, self.settings.clone(), false, directory)
     }
