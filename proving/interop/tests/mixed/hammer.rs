@@ -4,21 +4,20 @@ use std::{
     collections::BTreeMap,
     env, fs, io,
     path::PathBuf,
-    pin::Pin,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
 use interop::{Answer, Belief, Driver, Peer, now, overlap};
-use leasehold::{Fence, LockError, Locks, LocksBuilder, ReleaseError, Renewal};
+use leasehold::{Fence, LockError, Locks, ReleaseError, Renewal};
 use servers::{Flavor, Server};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use crate::{
     pair::{LONG, nanos, with_runtime},
-    quorum::{SEVERAL, quorum, three_servers},
+    quorum::{SEVERAL, quorum_url, three_servers},
 };
 
 /// The full key on the server. It has pottery's prefix, which pottery cannot change.
@@ -44,29 +43,20 @@ const ROUNDING: Duration = Duration::from_millis(2);
 pub(crate) fn everybody_gets_in_and_nobody_is_there_at_once() {
     let server = Server::start(Flavor::Redis70);
     let url = &server.url();
-    hammer(&Peer::ALL, &[url], |builder| {
-        let connecting = builder.connect(url);
-        Box::pin(async { connecting.await.expect("a server that runs") })
-    });
+    hammer(&Peer::ALL, &[url], url);
 }
 
 pub(crate) fn everybody_gets_in_and_nobody_is_there_at_once_over_three_servers() {
     let servers = three_servers();
     let urls = servers.each_ref().map(Server::url);
     let urls = urls.each_ref().map(String::as_str);
-    hammer(&SEVERAL, &urls, |builder| {
-        let locks = quorum(builder, &urls);
-        Box::pin(async { locks })
-    });
+    hammer(&SEVERAL, &urls, &quorum_url(&servers));
 }
 
-/// Creates Leasehold's locks, on a runtime of the test.
-type Making<'a> = Pin<Box<dyn Future<Output = Locks> + 'a>>;
-
-fn hammer<'a>(peers: &[Peer], urls: &[&str], ours: impl Fn(LocksBuilder) -> Making<'a> + Sync) {
+/// These libraries on these servers, and Leasehold at the URL `ours`.
+fn hammer(peers: &[Peer], urls: &[&str], ours: &str) {
     let seconds = env::var(SECONDS_SAID).map_or(SECONDS, |said| said.parse().expect("a number of seconds"));
     let site = &Site::new(Duration::from_secs(seconds));
-    let ours = &ours;
     with_runtime(|runtime| {
         thread::scope(|scope| {
             for &peer in peers {
@@ -74,8 +64,7 @@ fn hammer<'a>(peers: &[Peer], urls: &[&str], ours: impl Fn(LocksBuilder) -> Maki
             }
             for number in 0..OURS {
                 let who = format!("leasehold-{number}");
-                let make = move || runtime.block_on(ours(Locks::builder().ttl(LONG)));
-                scope.spawn(move || site.stay(&who, || we_come(site, make(), runtime)));
+                scope.spawn(move || site.stay(&who, || we_come(site, ours, runtime)));
             }
         });
     });
@@ -123,7 +112,9 @@ fn overstay(driver: &mut Driver, name: &str) -> Visit {
 }
 
 /// The visits of Leasehold.
-fn we_come<'a>(site: &'a Site, locks: Locks, runtime: &'a Handle) -> Visits<'a> {
+fn we_come<'a>(site: &'a Site, url: &str, runtime: &'a Handle) -> Visits<'a> {
+    let connecting = Locks::builder().ttl(LONG).connect(url);
+    let locks = runtime.block_on(connecting).expect("servers that run");
     Box::new(move |turn| {
         let overstays = turn % OVERSTAYS == 2;
         let mutex = locks.mutex(KEY);

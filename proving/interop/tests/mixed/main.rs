@@ -54,8 +54,13 @@ fn main() -> ExitCode {
             trials.push(trial.with_ignored_flag(ignored(&[peer.language()])));
         }
     }
-    for (name, languages, test) in
-        no_string::ALL.into_iter().chain(profiles::ALL).chain(quorum::ALL).chain(shares::ALL).chain(OTHERS)
+    for (name, languages, test) in no_string::ALL
+        .into_iter()
+        .chain(profiles::BY_NAME)
+        .chain(profiles::BY_SIGNAL)
+        .chain(quorum::ALL)
+        .chain(shares::ALL)
+        .chain(OTHERS)
     {
         let trial = Trial::test(name, move || {
             test();

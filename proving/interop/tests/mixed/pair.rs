@@ -3,7 +3,7 @@
 use std::{fmt, thread, time::Duration};
 
 use interop::{Answer, Driver, Peer, now};
-use leasehold::{Guard, LockError, Locks, LocksBuilder, Mutex};
+use leasehold::{Guard, LockError, Locks, Mutex};
 use libtest_mimic::Failed;
 use servers::{Flavor, Reply, Server};
 use tokio::{runtime, task::JoinHandle};
@@ -58,23 +58,20 @@ pub(crate) fn with_runtime<T>(work: impl FnOnce(&runtime::Handle) -> T) -> T {
 
 impl Pair {
     pub(crate) fn on(flavor: Flavor, peer: Peer, runtime: &runtime::Handle) -> Self {
-        let connect = async |builder: LocksBuilder, urls: &[&str]| builder.connect(urls[0]).await.unwrap();
-        Self::over(vec![Server::start(flavor)], peer, runtime, connect)
+        let server = Server::start(flavor);
+        let url = server.url();
+        Self::over(vec![server], &url, peer, runtime)
     }
 
-    pub(crate) fn over(
-        servers: Vec<Server>,
-        peer: Peer,
-        runtime: &runtime::Handle,
-        connect: impl AsyncFnOnce(LocksBuilder, &[&str]) -> Locks,
-    ) -> Self {
+    /// The library on these servers, and Leasehold at this URL.
+    pub(crate) fn over(servers: Vec<Server>, url: &str, peer: Peer, runtime: &runtime::Handle) -> Self {
         let urls: Vec<_> = servers.iter().map(Server::url).collect();
         let urls: Vec<_> = urls.iter().map(String::as_str).collect();
         let mut driver = Driver::start(peer, &urls);
         // After this, the library has its connections and asks at once.
         took(driver.take("before", LONG, Duration::ZERO));
         driver.release();
-        let locks = runtime.block_on(connect(Locks::builder().ttl(LONG), &urls));
+        let locks = runtime.block_on(Locks::builder().ttl(LONG).connect(url)).unwrap();
         Self { peer, driver, locks, servers, key: peer.key(NAME) }
     }
 

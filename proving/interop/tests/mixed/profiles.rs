@@ -6,7 +6,7 @@ use std::{
 };
 
 use interop::{Answer, Driver, Language, Peer, now};
-use leasehold::{Locks, Naming};
+use leasehold::{Guard, Locks, Naming};
 use servers::{Flavor, Reply, Server};
 use tokio::runtime::Handle;
 
@@ -20,31 +20,24 @@ const SIGNAL_KEPT: Duration = Duration::from_secs(1);
 /// is busy compiling.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-pub(crate) const ALL: [Test; 7] = named! {
-    pottery_and_ours_meet_by_name: &[Language::Python],
-    redis_semaphore_and_ours_meet_by_name: &[Language::Node],
-    python_redis_lock_and_ours_meet_by_name: &[Language::Python],
-    redlock_and_ours_meet_by_name_without_a_naming: &[Language::Node],
+pub(crate) const BY_NAME: [Test; 4] = [
+    ("pottery_and_ours_meet_by_name", &[Language::Python], || meets_by_name(Peer::Pottery, Naming::Pottery)),
+    ("redis_semaphore_and_ours_meet_by_name", &[Language::Node], || {
+        meets_by_name(Peer::RedisSemaphore, Naming::RedisSemaphore);
+    }),
+    ("python_redis_lock_and_ours_meet_by_name", &[Language::Python], || {
+        meets_by_name(Peer::PythonRedisLock, Naming::PythonRedisLock);
+    }),
+    ("redlock_and_ours_meet_by_name_without_a_naming", &[Language::Node], || {
+        meets_by_name(Peer::Redlock5, Naming::Verbatim);
+    }),
+];
+
+pub(crate) const BY_SIGNAL: [Test; 3] = named! {
     our_release_wakes_python_redis_lock_at_once_by_its_naming: &[Language::Python],
     ten_of_python_redis_lock_and_ours_pass_a_lock_on_without_anybody_being_left_asleep: &[Language::Python],
     a_lock_that_is_dropped_wakes_python_redis_lock_too: &[Language::Python],
 };
-
-fn pottery_and_ours_meet_by_name() {
-    meets_by_name(Peer::Pottery, Naming::Pottery);
-}
-
-fn redis_semaphore_and_ours_meet_by_name() {
-    meets_by_name(Peer::RedisSemaphore, Naming::RedisSemaphore);
-}
-
-fn python_redis_lock_and_ours_meet_by_name() {
-    meets_by_name(Peer::PythonRedisLock, Naming::PythonRedisLock);
-}
-
-fn redlock_and_ours_meet_by_name_without_a_naming() {
-    meets_by_name(Peer::Redlock5, Naming::Verbatim);
-}
 
 fn ours(server: &Server, naming: Naming, runtime: &Handle) -> Locks {
     let builder = Locks::builder().ttl(LONG).naming(naming);
@@ -79,15 +72,21 @@ fn until_asleep(server: &Server, count: usize) {
     }
 }
 
-/// Without a timeout and an expiry, it asks once and then waits for the signal alone.
+/// A server, our locks on it and a guard of one, and a python-redis-lock that waits for that. Without a
+/// timeout and an expiry, it asks once and then waits for the signal alone.
+fn asleep_behind_ours(flavor: Flavor, runtime: &Handle) -> (Server, Locks, Guard, Driver) {
+    let server = Server::start(flavor);
+    let locks = ours(&server, Naming::PythonRedisLock, runtime);
+    let mut driver = Driver::start(Peer::PythonRedisLock, &[&server.url()]);
+    let guard = runtime.block_on(async { locks.mutex(NAME).lock().await.unwrap() });
+    driver.begin_to_take_for_ever(NAME);
+    until_asleep(&server, 1);
+    (server, locks, guard, driver)
+}
+
 fn our_release_wakes_python_redis_lock_at_once_by_its_naming() {
     with_runtime(|runtime| {
-        let server = Server::start(Flavor::Valkey91);
-        let locks = ours(&server, Naming::PythonRedisLock, runtime);
-        let mut driver = Driver::start(Peer::PythonRedisLock, &[&server.url()]);
-        let guard = runtime.block_on(async { locks.mutex(NAME).lock().await.unwrap() });
-        driver.begin_to_take_for_ever(NAME);
-        until_asleep(&server, 1);
+        let (server, _locks, guard, mut driver) = asleep_behind_ours(Flavor::Valkey91, runtime);
         let called = now();
         runtime.block_on(guard.release()).unwrap();
         let Some(Answer::Took { answered, .. }) = driver.answer_within(AT_ONCE) else {
@@ -142,12 +141,7 @@ fn ten_of_python_redis_lock_and_ours_pass_a_lock_on_without_anybody_being_left_a
 
 fn a_lock_that_is_dropped_wakes_python_redis_lock_too() {
     with_runtime(|runtime| {
-        let server = Server::start(Flavor::Redis70);
-        let locks = ours(&server, Naming::PythonRedisLock, runtime);
-        let mut driver = Driver::start(Peer::PythonRedisLock, &[&server.url()]);
-        let guard = runtime.block_on(async { locks.mutex(NAME).lock().await.unwrap() });
-        driver.begin_to_take_for_ever(NAME);
-        until_asleep(&server, 1);
+        let (_server, _locks, guard, mut driver) = asleep_behind_ours(Flavor::Redis70, runtime);
         drop(guard);
         took(driver.answer_within(AT_ONCE).expect("it sleeps on"));
     });

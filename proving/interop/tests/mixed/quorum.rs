@@ -1,9 +1,6 @@
 //! Libraries that lock over several servers, together with Leasehold on the same servers.
 
-use std::time::Duration;
-
 use interop::{Language, Peer};
-use leasehold::{AnyStore, Locks, LocksBuilder};
 use servers::{Flavor, Server};
 
 use crate::{
@@ -33,14 +30,10 @@ pub(crate) const ALL: [Test; 4] = [
     }),
 ];
 
-/// Longer than the longest lease of these tests.
-const MAX_TTL: Duration = Duration::from_secs(60);
-
-/// None of the servers is restarted, so none has to abstain.
-pub(crate) fn quorum(builder: LocksBuilder, urls: &[&str]) -> Locks {
-    let stores: Result<Vec<_>, _> =
-        urls.iter().map(|url| AnyStore::from_url(&format!("{url}?quarantine=no"))).collect();
-    builder.quorum(stores.expect("good URLs"), MAX_TTL).expect("three different servers")
+/// The URL of a quorum of these servers. None of them is restarted, so none has to abstain.
+pub(crate) fn quorum_url(servers: &[Server; 3]) -> String {
+    let members = servers.each_ref().map(|server| server.url() + "?quarantine=no");
+    format!("quorum:{}", members.join(","))
 }
 
 pub(crate) fn three_servers() -> [Server; 3] {
@@ -50,8 +43,9 @@ pub(crate) fn three_servers() -> [Server; 3] {
 fn each(promise: Promise) {
     with_runtime(|runtime| {
         for peer in SEVERAL {
-            let connect = async |builder: LocksBuilder, urls: &[&str]| quorum(builder, urls);
-            promise(&mut Pair::over(three_servers().into(), peer, runtime, connect), runtime);
+            let servers = three_servers();
+            let url = quorum_url(&servers);
+            promise(&mut Pair::over(servers.into(), &url, peer, runtime), runtime);
         }
     });
 }
