@@ -43,9 +43,7 @@ pub fn run(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Res
     let field: Vec<_> = settings.competitors.iter().copied().filter(waits).collect();
     let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
     for (who, laps) in field.iter().zip(&mut laps) {
-        if let Some(commands) = commands(settings, store, *who)? {
-            laps.commands = commands.into();
-        }
+        laps.commands = commands(settings, store, *who)?;
     }
     let mut casts = field
         .iter()
@@ -81,9 +79,7 @@ fn tell(field: &[Competitor], laps: Vec<Laps>, figures: &mut Figures, store: &Op
         figures.add(of, "gap p99", "µs", laps.tail);
         figures.add(of, "wait p99", "ms", laps.wait);
         figures.add(of, "turns", "/s", laps.speed);
-        if store.commands().is_some() {
-            figures.add(of, "commands per turn", "", laps.commands);
-        }
+        figures.add(of, "commands per turn", "", laps.commands);
         figures.add(of, "Jain index", "", laps.jain);
     }
     if let Some(best) = best {
@@ -92,18 +88,18 @@ fn tell(field: &[Competitor], laps: Vec<Laps>, figures: &mut Figures, store: &Op
     }
 }
 
-/// Commands per turn, counted by a proxy in front of separate processes; `None` without such a
+/// Commands per turn, counted by a proxy in front of separate processes; empty without such a
 /// proxy. Connections and scripts are set up before the count starts.
-fn commands(settings: &Settings, store: &OpenStore, who: Competitor) -> Result<Option<f64>, AnyError> {
+fn commands(settings: &Settings, store: &OpenStore, who: Competitor) -> Result<Sample, AnyError> {
     if store.commands().is_none() {
-        return Ok(None);
+        return Ok(Sample::default());
     }
     let mut cast = Cast::start(who, &store.counted_url(), PROCESSES)?;
     cast.turns(who, &order(settings, "warm-up"))?;
     let sent = || store.commands().unwrap_or_default();
     let before = sent();
     let turns = cast.turns(who, &order(settings, "counted"))?;
-    Ok(Some((sent() - before) as f64 / turns.len() as f64))
+    Ok(((sent() - before) as f64 / turns.len() as f64).into())
 }
 
 fn order(settings: &Settings, key: &str) -> Order {

@@ -1,11 +1,12 @@
 //! The stores that are measured.
 
-use std::{fmt, time::Duration};
+use std::{fmt, path::Path, time::Duration};
 
 use leasehold::postgres;
 use servers::{Flavor, Postgres, Server};
 use tempfile::TempDir;
 
+use crate::AnyError;
 use crate::tap::Tap;
 
 /// Every backend that all workloads know.
@@ -128,8 +129,9 @@ impl OpenStore {
         self.server.as_ref()
     }
 
-    pub fn directory(&self) -> Option<&std::path::Path> {
-        self.directory.as_ref().map(TempDir::path)
+    /// The directory of the file store.
+    pub fn directory(&self) -> Result<&Path, AnyError> {
+        Ok(self.directory.as_ref().ok_or("only the file store has a directory")?.path())
     }
 }
 

@@ -53,14 +53,9 @@ impl Turns {
 
     /// Turns per second from the first guard to the last release.
     pub fn per_second(&self) -> f64 {
-        let begun = self.first_had();
+        let begun = self.0.iter().map(|turn| turn.had).min().unwrap_or_default();
         let ended = self.0.iter().map(|turn| turn.released).max().unwrap_or_default();
         self.0.len() as f64 * 1e9 / ended.saturating_sub(begun).max(1) as f64
-    }
-
-    /// When the first holder got its guard.
-    pub fn first_had(&self) -> u64 {
-        self.0.iter().map(|turn| turn.had).min().unwrap_or_default()
     }
 
     /// Calls per turn: the requests to the store, and one release.

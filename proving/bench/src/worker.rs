@@ -85,10 +85,11 @@ impl Worker {
         match order {
             Order::Take { key, waiters, each, hold, think } => {
                 let mutex = self.locks.mutex(key);
+                let [hold, think] = [hold, think].map(Duration::from_micros);
                 for _ in 0..waiters {
                     let waiter = self.number << 32 | self.started;
                     self.started += 1;
-                    let task = takes_turns(mutex.clone(), waiter, each, micros(hold), micros(think));
+                    let task = takes_turns(mutex.clone(), waiter, each, hold, think);
                     self.waiters.push(tokio::spawn(task));
                 }
             }
@@ -222,8 +223,4 @@ async fn takes_turns(
         }
     }
     Ok(turns)
-}
-
-const fn micros(micros: u64) -> Duration {
-    Duration::from_micros(micros)
 }

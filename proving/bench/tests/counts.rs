@@ -13,24 +13,11 @@ use bench::targets;
 macro_rules! at_each_store {
     ($($promise:ident)*) => {
         $(mod $promise {
-            #[test]
-            fn memory() {
-                super::$promise("memory");
-            }
-
-            #[test]
-            fn file() {
-                super::$promise("file");
-            }
-
-            #[test]
-            fn redis_7_0() {
-                super::$promise("redis-7.0");
-            }
-
-            #[test]
-            fn valkey_9_1() {
-                super::$promise("valkey-9.1");
+            servers::tests! {
+                fn memory() = super::$promise("memory");
+                fn file() = super::$promise("file");
+                fn redis_7_0() = super::$promise("redis-7.0");
+                fn valkey_9_1() = super::$promise("valkey-9.1");
             }
         })*
     };

@@ -81,18 +81,15 @@ impl Bench<'_> {
 
     async fn pairs(&mut self) -> Result<(), AnyError> {
         let each = self.settings.pick(1_000, 20);
-        let [before, own] = Vitals::with_its_own(self.server);
-        cycles_of_all(&self.clients, "alone", each).await?;
-        let used = Vitals::of(self.server).since(&before).since(&own);
+        let used = self.used_by(cycles_of_all(&self.clients, "alone", each)).await?;
         let per_pair = |used: f64| used / (f64::from(each) * CLIENTS as f64);
         self.add("server processor per pair, alone", "µs", per_pair(used.processor));
         self.add("bytes received per pair", "B", per_pair(used.received));
         self.add("bytes sent per pair", "B", per_pair(used.sent));
-        let [before, own] = Vitals::with_its_own(self.server);
         let (tasks, each) = (64, self.settings.pick(250, 6));
         let keys: Vec<_> = (0..tasks).map(|task| format!("together:{task}")).collect();
-        try_join_all(keys.iter().map(|key| cycles(&self.locks, key, each))).await?;
-        let used = Vitals::of(self.server).since(&before).since(&own);
+        let together = try_join_all(keys.iter().map(|key| cycles(&self.locks, key, each)));
+        let used = self.used_by(together).await?;
         self.add("server processor per pair, together", "µs", used.processor / f64::from(each * tasks));
         Ok(())
     }
@@ -100,9 +97,7 @@ impl Bench<'_> {
     async fn renewals(&mut self) -> Result<(), AnyError> {
         let each = self.settings.pick(1_000, 20);
         let guards = one_each(&self.clients, "renewed").await?;
-        let [before, own] = Vitals::with_its_own(self.server);
-        try_join_all(guards.iter().map(|guard| renew(guard, each))).await?;
-        let used = Vitals::of(self.server).since(&before).since(&own);
+        let used = self.used_by(try_join_all(guards.iter().map(|guard| renew(guard, each)))).await?;
         release(guards).await?;
         let per_renewal = |used: f64| used / (f64::from(each) * CLIENTS as f64);
         self.add("server processor per renewal, alone", "µs", per_renewal(used.processor));
@@ -112,9 +107,12 @@ impl Bench<'_> {
         let ttl = Duration::from_millis(ttl);
         let guards = take(&self.locks, "kept", guards, ttl).await?;
         let extended = || self.server.calls("pexpire");
-        let ([before, own], extended_before) = (Vitals::with_its_own(self.server), extended());
-        sleep(ttl).await;
-        let used = Vitals::of(self.server).since(&before).since(&own);
+        let extended_before = extended();
+        let rest = async {
+            sleep(ttl).await;
+            Ok(())
+        };
+        let used = self.used_by(rest).await?;
         let renewed = (extended() - extended_before) as f64;
         self.add("server processor per renewal, together", "µs", used.processor / renewed);
         release(guards).await?;
@@ -146,10 +144,9 @@ impl Bench<'_> {
         let each = self.settings.pick(500, 30);
         let other = Locks::connect(&self.store.url).await?;
         cycles(&other, "warm", 1).await?;
-        let [before, own] = Vitals::with_its_own(self.server);
         let hands = [&self.locks, &other];
-        try_join_all((0..8).map(|n| cycles(hands[n % 2], "handed on", each))).await?;
-        let used = Vitals::of(self.server).since(&before).since(&own);
+        let all = try_join_all((0..8).map(|n| cycles(hands[n % 2], "handed on", each)));
+        let used = self.used_by(all).await?;
         self.add("server processor per hand-off", "µs", used.processor / f64::from(each * 8));
         Ok(())
     }
@@ -178,6 +175,13 @@ impl Bench<'_> {
         try_join_all(guards.iter().map(|guard| renew(guard, each))).await?;
         self.add("server processor per renewal of a majority, each member", "µs", used_since(&before));
         release(guards).await
+    }
+
+    /// What the server uses during this work, without what the readings themselves cost.
+    async fn used_by<T>(&self, work: impl Future<Output = Result<T, AnyError>>) -> Result<Vitals, AnyError> {
+        let [before, own] = Vitals::with_its_own(self.server);
+        work.await?;
+        Ok(Vitals::of(self.server).since(&before).since(&own))
     }
 
     fn add(&mut self, measure: &str, unit: &str, value: f64) {

@@ -1,5 +1,3 @@
-use std::path::Path;
-
 use leasehold::Locks;
 
 use super::{Workload, on_one_thread};
@@ -40,7 +38,7 @@ const FOUR: &str = "4 processes, one key";
 fn cycles(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
     let [mut one, mut four, mut bare] = [(); 3].map(|()| Sample::default());
     let mut workers = Workers::start(store, 4)?;
-    let mut ledger = Transactions::open(directory(store)?)?;
+    let mut ledger = Transactions::open(store.directory()?)?;
     let turns = settings.pick(20_000, 200);
     let race = Race { key: "four", waiters: 4, each: turns / 4, hold: 0, think: 0 };
     for repetition in 0..=settings.repetitions() {
@@ -61,10 +59,6 @@ fn cycles(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Resu
     figures.add(of(store, ALONE), "bare transactions", "k/s", bare.clone());
     figures.add(of(store, ALONE), "through the store ÷ bare transactions", "", one.over(&bare));
     Ok(())
-}
-
-fn directory(store: &OpenStore) -> Result<&Path, AnyError> {
-    store.directory().ok_or_else(|| "the file store has no directory".into())
 }
 
 async fn through_the_store(store: &OpenStore, turns: u32) -> Result<f64, AnyError> {

@@ -37,7 +37,8 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
         let store = backend.open();
         let bench = &mut Bench { figures, store: &store, counts: lacking.is_none() };
         if backend.is_file() {
-            bench.one_place("on a file", 1, Some((Path::Transactions, bench.directory()?)))?;
+            let directory = store.directory()?.display().to_string();
+            bench.one_place("on a file", 1, Some((Path::Transactions, directory)))?;
         } else if backend.flavor().is_some() {
             on_a_server(settings, bench, backend)?;
         } else {
@@ -142,10 +143,5 @@ impl Bench<'_> {
     fn add(&mut self, measure: &str, case: &str, value: f64) {
         let of = Of { workload: WORKLOAD.name, backend: self.store.backend, case };
         self.figures.add(of, measure, "", value);
-    }
-
-    fn directory(&self) -> Result<String, AnyError> {
-        let directory = self.store.directory().ok_or("the file store has no directory")?;
-        Ok(directory.display().to_string())
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::Workload;
 use crate::AnyError;
-use crate::backend::{Backend, OpenStore};
+use crate::backend::OpenStore;
 use crate::figure::{Figures, Of};
 use crate::order::Order;
 use crate::sample::Sample;
@@ -40,17 +40,13 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
             bench.order()?;
             bench.nobody_starves()?;
             bench.long_hold(settings.pick(10, 2))?;
-            if stays_for_a_minute(backend) {
-                settings.pick(Some(60), None).map_or(Ok(()), |seconds| bench.long_hold(seconds))?;
+            // On one server of each make: the others would only repeat the result.
+            if settings.pick(["redis-7.0", "valkey-9.1"].contains(&backend.name()), false) {
+                bench.long_hold(60)?;
             }
         }
     }
     Ok(())
-}
-
-/// True for one server of each make: the others would only repeat the result.
-fn stays_for_a_minute(backend: Backend) -> bool {
-    ["redis-7.0", "valkey-9.1"].contains(&backend.name())
 }
 
 fn of_processes(processes: usize) -> String {

@@ -49,7 +49,7 @@ async fn one_case(
     let field = field(store).await?;
     // The targets of a file are rates, because there is no bare loop for it.
     let on_a_file = format!("{case}, on a file");
-    let case = if store.directory().is_some() { &on_a_file } else { case };
+    let case = if store.backend.is_file() { &on_a_file } else { case };
     let laps = laps(settings, tasks, &field).await?;
     let of = Of { workload: WORKLOAD.name, backend: store.backend, case };
     for (competitor, laps) in field.iter().zip(&laps) {
