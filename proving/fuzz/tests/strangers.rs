@@ -168,12 +168,7 @@ fn strangers_change_nothing(flavor: Flavor) {
     });
 }
 
-#[test]
-fn strangers_change_nothing_of_what_a_redis_answers() {
-    strangers_change_nothing(Flavor::Redis70);
-}
-
-#[test]
-fn strangers_change_nothing_of_what_a_valkey_answers() {
-    strangers_change_nothing(Flavor::Valkey91);
+servers::tests! {
+    fn strangers_change_nothing_of_what_a_redis_answers() = strangers_change_nothing(Flavor::Redis70);
+    fn strangers_change_nothing_of_what_a_valkey_answers() = strangers_change_nothing(Flavor::Valkey91);
 }

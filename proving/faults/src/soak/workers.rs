@@ -32,7 +32,7 @@ pub(crate) struct WorkerGroup {
     plans: Vec<Plan>,
     writer: HistoryWriter,
     workers: BTreeMap<u32, Process>,
-    started: u64,
+    started: usize,
     seed: u64,
 }
 
@@ -81,11 +81,10 @@ impl WorkerGroup {
     }
 
     fn add(&mut self) -> io::Result<()> {
-        let number = usize::try_from(self.started).unwrap_or_default();
-        let plan = &self.plans[number % self.plans.len()];
+        let plan = &self.plans[self.started % self.plans.len()];
         self.started += 1;
         // A seed per worker, with room for the number of a task.
-        let seed = self.seed.wrapping_mul(1009).wrapping_add(self.started) % (1 << 56);
+        let seed = self.seed.wrapping_mul(1009).wrapping_add(self.started as u64) % (1 << 56);
         let words = ["worker".to_owned(), seed.to_string()].into_iter().chain(plan.words());
         let process = Process::start(&env::current_exe()?, words)?;
         self.workers.insert(process.id(), process);

@@ -6,10 +6,11 @@ use std::{
 };
 
 use faults::{Crowd, ParsedHistory, history::now};
+use rand::seq::IndexedRandom as _;
 use servers::Flavor;
 
 use crate::scene::{
-    DEAD_HOLDER, DEAD_WAITER, Scene, dice, in_order, lasts, longer_than, one_of, slack, some_of, worker,
+    DEAD_HOLDER, DEAD_WAITER, Scene, dice, in_order, lasts, longer_than, slack, some_of, worker,
 };
 
 const PROCESSES: usize = 20;
@@ -52,7 +53,7 @@ fn ten_of_twenty_are_killed(scene: &Scene) -> ParsedHistory {
         // Some should be holders; they may have released the lock by the time they die.
         let alive = crowd.alive();
         let holder = crowd.has_the_lock().filter(|holder| killed % 3 == 0 && alive.contains(holder));
-        crowd.kill(holder.unwrap_or_else(|| one_of(&mut dice, &alive)));
+        crowd.kill(holder.or_else(|| alive.choose(&mut dice).copied()).expect("some are left"));
     }
     crowd.wait_until_all_were_served_since(now());
 

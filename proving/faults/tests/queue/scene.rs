@@ -109,7 +109,3 @@ pub(crate) fn dice(seed: u64) -> StdRng {
 pub(crate) fn some_of(dice: &mut StdRng, most: Duration) -> Duration {
     most.mul_f64(dice.random())
 }
-
-pub(crate) fn one_of(dice: &mut StdRng, processes: &[u32]) -> u32 {
-    processes[dice.random_range(0..processes.len())]
-}
