@@ -41,8 +41,8 @@ impl Cluster {
         else {
             return Vec::new();
         };
-        let unasked = || Err(self.faults.passing("the cluster is moving the key"));
-        let mut answers: Vec<Renewed> = attempts.iter().map(|_| unasked()).collect();
+        let unasked = Err(self.faults.passing("the cluster is moving the key"));
+        let mut answers: Vec<Renewed> = vec![unasked; attempts.len()];
         let mut open = Vec::new();
         for (nth, attempt) in attempts.iter().enumerate() {
             match self.slot(&attempt.claim) {
@@ -63,10 +63,7 @@ impl Cluster {
             }
             let asking = parts.into_iter().map(|(place, open)| self.ask(attempts, verb, place, open, left));
             for part in join_all(asking).await {
-                for (open, answer) in part.open.iter().zip(&part.renewed) {
-                    self.note_abstention(&part.asked, &attempts[open.nth], answer);
-                }
-                open.extend(self.sort(part, &mut answers));
+                open.extend(self.sort(attempts, part, &mut answers));
             }
             if open.is_empty() || self.runtime.now() >= until {
                 break;
@@ -112,7 +109,7 @@ impl Cluster {
     }
 
     /// Keeps the answers, and returns the leases to ask for elsewhere.
-    fn sort(&self, part: Part, answers: &mut [Renewed]) -> Vec<Open> {
+    fn sort(&self, attempts: &[Attempt], part: Part, answers: &mut [Renewed]) -> Vec<Open> {
         let Part { asked, open, renewed, redirects } = part;
         let failed = renewed.iter().filter(|answer| answer.is_err()).count();
         if failed > redirects.len() {
@@ -121,6 +118,7 @@ impl Cluster {
         let mut redirects: BTreeMap<_, _> = redirects.into_iter().collect();
         let mut again = Vec::new();
         for (place, (mut one, answer)) in open.into_iter().zip(renewed).enumerate() {
+            self.note_abstention(&asked, &attempts[one.nth], &answer);
             answers[one.nth] = answer;
             if let Some(redirect) = redirects.remove(&place) {
                 let follows = !matches!(redirect, Redirect::Later | Redirect::Elsewhere);
