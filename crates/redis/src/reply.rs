@@ -145,6 +145,7 @@ pub(crate) fn run_of(value: &Value) -> Option<Arc<str>> {
     is_one.then(|| run.into())
 }
 
+/// The text of an answer. Bytes that are not UTF-8 are replaced.
 pub(crate) fn text_of(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes)),

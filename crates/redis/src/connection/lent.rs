@@ -143,14 +143,11 @@ where
 
 /// The fault of a program that makes no connection: that of redis-rs, if that is the cause.
 fn of_program(error: &(dyn Error + 'static), faults: &Faults) -> Fault {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<RedisError>() {
-            return faults.of_error(error.clone());
-        }
-        cause = error.source();
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    match causes.find_map(|error| error.downcast_ref::<RedisError>()) {
+        Some(error) => faults.of_error(error.clone()),
+        None => faults.passing(format_args!("the program lent no connection: {error}")),
     }
-    faults.passing(format_args!("the program lent no connection: {error}"))
 }
 
 /// A connection whose calls run in tasks of the async runtime: redis-rs sets timers, for which a
