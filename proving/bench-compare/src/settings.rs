@@ -7,7 +7,6 @@ use crate::competitors::{ALL, Competitor, FEW};
 /// How much is measured, on which server, and for which libraries.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The server.
     pub backend: Backend,
     /// The competitors, Leasehold first.
     pub competitors: Vec<Competitor>,

@@ -58,7 +58,6 @@ impl Backend {
         matches!(self, Self::File)
     }
 
-    /// Opens an empty store.
     pub fn open(self) -> OpenStore {
         let (mut server, mut database, mut directory) = (None, None, None);
         let url = match self {

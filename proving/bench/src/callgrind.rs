@@ -27,7 +27,6 @@ pub fn is_demanded() -> bool {
     env::var_os(DEMANDED).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Instructions per cycle.
 pub fn per_cycle(walk: &Walk) -> Result<f64, AnyError> {
     let [once, twice] = profiles(walk)?.map(|profile| sum(&profile));
     let (once, twice) = once.zip(twice).ok_or("callgrind wrote no totals")?;

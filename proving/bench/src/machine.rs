@@ -2,7 +2,6 @@
 
 use std::{fmt, fs, thread};
 
-/// The machine on which the figures were measured.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The processor's own name.

@@ -22,7 +22,6 @@ pub fn now() -> u64 {
 
 /// A lock library, connected to a server by one client that all tasks share.
 pub trait Competitor: Clone + Send + Sync + 'static {
-    /// Connects to the server.
     fn connect(url: &str) -> impl Future<Output = Result<Self, AnyError>> + Send;
 
     /// Acquires a lock for [`TTL`](crate::TTL), waiting for it in the library's own way, holds it

@@ -6,7 +6,6 @@ use std::fmt;
 /// before it requested the release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belief {
-    /// The process.
     pub who: String,
     /// The start, on the clock of [`now`](crate::now).
     pub from: u64,
@@ -14,7 +13,6 @@ pub struct Belief {
 }
 
 impl Belief {
-    /// A period of this process.
     pub fn new(who: impl Into<String>, from: u64, until: u64) -> Self {
         Self { who: who.into(), from, until }
     }

@@ -74,7 +74,6 @@ impl Peer {
         key.strip_prefix(self.prefix()).map_or_else(|| format!("={key}"), str::to_owned)
     }
 
-    /// The prefix of its keys.
     fn prefix(self) -> &'static str {
         match self {
             Self::RedisSemaphore => "mutex:",
@@ -103,7 +102,6 @@ impl Peer {
         self != Self::RedisSemaphore
     }
 
-    /// The program of its driver.
     pub(crate) fn program(self) -> PathBuf {
         program(self.language(), self.name())
     }

@@ -116,7 +116,6 @@ struct Reading {
     rows: [Row; 3],
 }
 
-/// The meaning of a word.
 #[derive(Clone, Copy, Debug)]
 enum Word {
     Number(u64),
@@ -128,7 +127,6 @@ enum Word {
     /// A time of a store's clock, relative to now.
     Ends(u64),
     Ended(u64),
-    /// A ticket.
     Ticket(u64),
     Fence(u64),
     /// An id of a quorum's attempt.

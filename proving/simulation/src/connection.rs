@@ -7,14 +7,12 @@ use tokio::sync::watch;
 
 use crate::reading::Reading;
 
-/// The state of the connection.
 pub(crate) enum ConnectionState {
     Down,
     Opening(watch::Receiver<Option<Result<Arc<Connection>, Fault>>>),
     Up(Arc<Connection>),
 }
 
-/// An open connection.
 pub(crate) struct Connection {
     pub(crate) number: u64,
     reading: Mutex<Reading>,

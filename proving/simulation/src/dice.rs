@@ -27,7 +27,6 @@ impl Dice {
         Self::new(self.roll())
     }
 
-    /// A number in the range.
     pub(crate) fn within(&mut self, range: Range<u64>) -> u64 {
         range.start + self.roll() % (range.end - range.start)
     }

@@ -56,9 +56,7 @@ enum Due {
 /// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stepped {
-    /// A task was polled.
     Polled,
-    /// A task panicked.
     Panicked(String),
     /// Time advanced to the next event.
     Happened,

@@ -79,7 +79,6 @@ impl FaultKind {
         [Self::KeyLost, Self::NodeClockSet, Self::NodeClockWild, Self::LeaseClockWild];
 }
 
-/// One fault, with its time.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedFault {
     pub(crate) kind: FaultKind,
@@ -89,7 +88,6 @@ pub(crate) struct PlannedFault {
     pub(crate) node: usize,
 }
 
-/// The plan of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) nodes: usize,

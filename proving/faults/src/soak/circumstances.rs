@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::fault::Fault;
 use crate::ParsedHistory;
 
-/// Facts about a run that its history does not contain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Circumstances {
     pub(crate) ttl: Duration,

@@ -86,7 +86,6 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One fault of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: Kind,

@@ -17,13 +17,11 @@ use crate::{
     wish::{Wanted, can_be_together, is_over_full},
 };
 
-/// The result.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) violations: Vec<String>,
     /// The number of guards that were valid next to others because a store had forgotten them.
     pub(crate) excused: usize,
-    /// The broken leases.
     pub(crate) broken: Broken,
     /// The longest time for which a key was free while somebody wanted it, without the time in
     /// which the store was down.

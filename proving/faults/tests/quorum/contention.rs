@@ -25,7 +25,6 @@ const TTL: Duration = Duration::from_secs(2);
 /// second is for finding out which members are silent.
 const GAP: Duration = Duration::from_secs(3);
 
-/// A fault of members that is repeated.
 struct MemberFault {
     name: &'static str,
     /// The number of members that fail at once.

@@ -67,7 +67,6 @@ impl Scene {
         crowd
     }
 
-    /// Adds a process.
     pub(crate) fn adds_one_to(&self, crowd: &mut Crowd, outage_limit: Duration) {
         crowd.add_with(worker(), 1, &self.plan(|member| member.way.url(), outage_limit));
     }

@@ -111,7 +111,6 @@ fn overstay(driver: &mut Driver, name: &str) -> Visit {
     }
 }
 
-/// The visits of Leasehold.
 fn we_come<'a>(site: &'a Site, url: &str, runtime: &'a Handle) -> Visits<'a> {
     let connecting = Locks::builder().ttl(LONG).connect(url);
     let locks = runtime.block_on(connecting).expect("servers that run");

@@ -72,7 +72,6 @@ pub(super) struct Process {
     seen: Option<Fence>,
 }
 
-/// A call to a member.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) member: usize,
@@ -226,7 +225,6 @@ impl Client {
         self.calls.push(Call { member, holder, sent, does, answer, again: false, late: false });
     }
 
-    /// The request of a call.
     pub(super) fn request(&self, fixed: &Fixed, call: &Call) -> Request {
         let at = |fence| {
             let proposal = Proposal { fence, max_ttl: fixed.settings.max_ttl };

@@ -55,7 +55,6 @@ pub(super) enum StoreMessage {
 pub(super) struct Process {
     pub(super) number: usize,
     pub(super) alive: bool,
-    /// The number of the connection.
     pub(super) connection: u64,
     /// Everything read from now on was sent no earlier than this.
     pub(super) since: Instant,
