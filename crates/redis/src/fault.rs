@@ -206,7 +206,7 @@ impl Faults {
             }
             _ if said.lacks_a_command() => self.lasting(format_args!(
                 "the server lacks a command that the store needs: undo what renames it there, or name the server itself and no \
-                 proxy ({said})"
+                 proxy; for a sentinel, write redis+sentinel:// and the master's name ({said})"
             )),
             _ if said.has(AS_TEXT) => self.lasting(
                 "the server copies the text of scripts to its replicas, as before Redis 5.0: use a later one, or set \

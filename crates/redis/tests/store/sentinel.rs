@@ -282,6 +282,9 @@ async fn errors_name_the_sentinels_and_what_each_said() {
     let server = watched.servers[0].port();
     let no_sentinel = store(&format!("redis+sentinel://127.0.0.1:{server}/locks")).open().await;
     lasting(no_sentinel, &[&server.to_string(), "is not a sentinel", "26379"]);
+    // Regression: the remedy was to undo what renames TIME.
+    let no_server = store(&format!("redis://127.0.0.1:{}", ports[0])).open().await;
+    lasting(no_server, &["lacks a command", "for a sentinel, write redis+sentinel://"]);
     watched.sentinels[1].kill_9();
     // One of them might know the master.
     let unknown = store(&watched.url().replace("/locks", "/lokcs")).open().await;
