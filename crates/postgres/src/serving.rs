@@ -8,7 +8,7 @@ use leasehold_core::{Request, Served, Stamp};
 use tokio_postgres::Client;
 
 use crate::quick::{Answered, Quick};
-use crate::transaction::Scope;
+use crate::transaction::{RowWait, Scope};
 use crate::transaction_error::TransactionError;
 
 /// How long a transaction of a test may take: longer than any that is not stuck.
@@ -35,7 +35,7 @@ pub async fn serve(
     let done = match error {
         Some(error) => Err(error),
         None if left.is_empty() => return Ok(served.into_values().collect()),
-        None => scope.serve(client, &left, false).await,
+        None => scope.serve(client, &left, RowWait::Long).await,
     };
     match done {
         Ok(done) => {

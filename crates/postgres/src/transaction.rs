@@ -30,10 +30,24 @@ pub(crate) struct Scope {
     begin: String,
     /// The same after its rows were already waited for, together with other requests.
     begin_again: String,
+    /// The same for one of several requests, any of which may be the one whose rows are locked.
+    begin_alone: String,
     /// The statement that begins a transaction which reads what others have locked.
     begin_to_look: String,
     /// How long a lock that is handed over may remain unclaimed.
     pub(crate) window: Duration,
+}
+
+/// How long a transaction waits for the rows of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowWait {
+    /// For half of a call.
+    Long,
+    /// For a moment: its requests, or other requests for the same rows, have waited before.
+    Short,
+    /// Hardly: there are many such transactions one after the other, and other callers wait for all
+    /// of them.
+    Shortest,
 }
 
 /// The result of a batch.
@@ -65,26 +79,30 @@ impl Scope {
         };
         // Others wait meanwhile, and their limit is one call.
         let again = (statement / 20).max(1);
+        let begin_alone = begin((statement / 200).max(1));
         let (begin, begin_again) = (begin(statement / 2), begin(again));
         // Only a lock of the whole table can block it.
         let begin_to_look = format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {again}");
         let lock_timeout = (statement / 2).to_string();
-        Self { sql: Sql::of(schema), lock_timeout, begin, begin_again, begin_to_look, window }
+        Self { sql: Sql::of(schema), lock_timeout, begin, begin_again, begin_alone, begin_to_look, window }
     }
 
-    /// Serves requests in one transaction, all or none. The wait for row locks is shorter if the
-    /// requests have waited before.
+    /// Serves requests in one transaction, all or none.
     pub(crate) async fn serve(
         &self,
         client: &Client,
         requests: &[&Request],
-        have_waited: bool,
+        row_wait: RowWait,
     ) -> Result<Done, TransactionError> {
         let batch = Batch::of(requests);
         if batch.only_reads {
             return self.read(client, BEGIN_TO_READ, &batch, requests).await;
         }
-        let begin = if have_waited { &self.begin_again } else { &self.begin };
+        let begin = match row_wait {
+            RowWait::Long => &self.begin,
+            RowWait::Short => &self.begin_again,
+            RowWait::Shortest => &self.begin_alone,
+        };
         let served = self.write(client, begin, &batch, requests).await;
         if let Err(error) = &served
             && !error.is_lost()

@@ -4,7 +4,7 @@
 //! Concurrent requests of several tasks are served in one transaction, which costs one flush of the
 //! server's disk.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::push::{self, PushMessage};
 use crate::quick::{Answered, Quick};
 use crate::readings::Readings;
 use crate::table::row::Columns;
-use crate::transaction::{Done, Scope};
+use crate::transaction::{Done, RowWait, Scope};
 use crate::transaction_error::TransactionError;
 use crate::version;
 
@@ -293,32 +293,48 @@ impl Inner {
 
     async fn serve(&self, session: &Session, batch: Vec<Asked>, pending: &mut VecDeque<Job>) -> bool {
         let client = session.client();
-        let batch = self.unblocked(client, batch).await;
+        let (batch, blocked) = self.unblocked(batch);
         let requests: Vec<&Request> = batch.iter().flat_map(|asked| &asked.requests).collect();
-        if requests.is_empty() {
-            return true;
-        }
-        let Answered { served, mut added, error, in_doubt, .. } = self.quickly(session, &requests).await;
-        let rest: Vec<usize> = (0..requests.len()).filter(|nth| !served.contains_key(nth)).collect();
-        let left: Vec<&Request> = rest.iter().map(|nth| requests[*nth]).collect();
+        let Answered { mut served, mut added, error, in_doubt, .. } = self.quickly(session, &requests).await;
         let doubt = error.as_ref().map(|error| self.faults.doubted_release(error));
+        let mut told = Vec::new();
+        // Callers whose requests are served do not wait for the others, whose rows may be locked.
+        let (mut rest, mut nth) = (Vec::new(), 0);
+        for asked in batch {
+            let numbers = nth..nth + asked.requests.len();
+            nth = numbers.end;
+            if !numbers.clone().all(|nth| served.contains_key(&nth)) {
+                rest.push((numbers, asked));
+                continue;
+            }
+            let quick = numbers.filter_map(|nth| served.remove(&nth));
+            asked.answer(
+                quick.map(|(served, now)| Ok(self.settle(served, now, &mut told, pending))).collect(),
+            );
+        }
+        let is_up = !error.as_ref().is_some_and(TransactionError::is_lost);
+        for (asked, fault) in blocked {
+            let [request] = &asked.requests[..] else { continue };
+            let looked = if is_up { self.looked(client, request, fault).await } else { Err(fault) };
+            asked.answer(vec![looked.map(|(served, _)| served.answer)]);
+        }
+        let left = rest.iter().flat_map(|(numbers, asked)| numbers.clone().zip(&asked.requests));
+        let left = left.filter(|(nth, _)| !served.contains_key(nth));
+        let left: Vec<&Request> = left.map(|(_, request)| request).collect();
         let Slow { outcomes, added: more, is_lost } = self.slowly(session, &left, error).await;
         added += more;
-        let mut results: BTreeMap<_, _> = served.into_iter().map(|(nth, quick)| (nth, Ok(quick))).collect();
-        results.extend(rest.into_iter().zip(outcomes));
-        let mut results = results.into_iter();
-        let mut told = Vec::new();
-        for asked in batch {
-            let results = results.by_ref().take(asked.requests.len());
-            let answers = results.map(|(nth, result)| {
+        let mut others = outcomes.into_iter();
+        for (numbers, asked) in rest {
+            let mut answers = Vec::with_capacity(asked.requests.len());
+            for nth in numbers {
+                let Some(result) = served.remove(&nth).map(Ok).or_else(|| others.next()) else { break };
                 let answer = result.map(|(served, now)| self.settle(served, now, &mut told, pending));
                 let doubt = doubt.as_ref().filter(|_| in_doubt.contains(&nth));
-                match (answer, doubt) {
+                answers.push(match (answer, doubt) {
                     (Ok(Answer::Release(HoldAnswer::NotHeld { .. })), Some(fault)) => Err(fault.clone()),
                     (answer, _) => answer,
-                }
-            });
-            let answers = answers.collect();
+                });
+            }
             asked.answer(answers);
         }
         // Those to whom a refused message was addressed ask by themselves, somewhat later.
@@ -378,9 +394,10 @@ impl Inner {
                 .iter()
                 .for_each(|request| self.blocked.note(request, now, self.address.call_limit, None));
         }
+        let row_wait = if have_waited { RowWait::Short } else { RowWait::Long };
         let mut error = match quick.filter(TransactionError::is_lost) {
             Some(error) => error,
-            None => match self.tried(session, requests, have_waited).await {
+            None => match self.tried(session, requests, row_wait).await {
                 Ok(done) => {
                     slow.add(done);
                     return slow;
@@ -388,11 +405,11 @@ impl Inner {
                 Err(error) => error,
             },
         };
-        let have_waited = is_blocked(&error);
+        let row_wait = if is_blocked(&error) { RowWait::Shortest } else { RowWait::Long };
         for request in requests {
             // On a lost connection, it could become part of the transaction that was not answered.
             if requests.len() > 1 && !error.is_lost() {
-                match self.tried(session, &[request], have_waited).await {
+                match self.tried(session, &[request], row_wait).await {
                     Ok(done) => {
                         slow.add(done);
                         continue;
@@ -411,20 +428,20 @@ impl Inner {
         session.clock.note(Reading { sent, heard: self.runtime.now(), server });
     }
 
-    /// Refuses requests that would only make the others wait, and returns the rest.
-    async fn unblocked(&self, client: &Client, batch: Vec<Asked>) -> Vec<Asked> {
-        let mut rest = Vec::with_capacity(batch.len());
+    /// Separates the requests that would only make the others wait, with the fault for each.
+    fn unblocked(&self, batch: Vec<Asked>) -> (Vec<Asked>, Vec<(Asked, Fault)>) {
+        let (mut rest, mut blocked) = (Vec::with_capacity(batch.len()), Vec::new());
         for asked in batch {
-            if let [request] = &asked.requests[..]
-                && let Some(fault) = self.blocked.refuses(request, self.runtime.now())
-            {
-                let looked = self.looked(client, request, fault).await;
-                asked.answer(vec![looked.map(|(served, _)| served.answer)]);
-            } else {
-                rest.push(asked);
+            let fault = match &asked.requests[..] {
+                [request] => self.blocked.refuses(request, self.runtime.now()),
+                _ => None,
+            };
+            match fault {
+                Some(fault) => blocked.push((asked, fault)),
+                None => rest.push(asked),
             }
         }
-        rest
+        (rest, blocked)
     }
 
     /// The outcome of a failed request.
@@ -450,14 +467,14 @@ impl Inner {
         &self,
         session: &Session,
         requests: &[&Request],
-        have_waited: bool,
+        row_wait: RowWait,
     ) -> Result<Done, TransactionError> {
         let client = session.client();
         let limit = 3 * self.address.call_limit;
         let mut tries = 0;
         loop {
             let sent = self.runtime.now();
-            let done = self.within(limit, self.scope.serve(client, requests, have_waited)).await;
+            let done = self.within(limit, self.scope.serve(client, requests, row_wait)).await;
             tries += 1;
             match done {
                 Err(error) if is_conflict(&error) && tries < TRIES => {}

@@ -114,6 +114,40 @@ async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys
     take(&locks, "k").await.release().await.unwrap();
 }
 
+/// Regression: a request that was served at once was answered only when all others of its batch were.
+/// Those whose rows are locked wait one after the other, so a process that asked for some tens of
+/// such keys had no renewal answered in time, and lost all of its locks.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_rows_that_another_transaction_has_locked_cost_no_other_lock() {
+    let (server, mut db) = served().await;
+    let locks = Locks::builder().ttl(6 * SECOND).connect(&server.url()).await.unwrap();
+    let keys: Vec<_> = (0..40).map(|nth| format!("k:{nth}")).collect();
+    locks.mutex_all(&keys).lock().await.unwrap().release().await.unwrap();
+    let kept = take(&locks, "kept").await;
+    let others = db.transaction().await.unwrap();
+    others.batch_execute("SELECT FROM leasehold.lease WHERE key <> 'kept' FOR UPDATE").await.unwrap();
+    let asking = keys.into_iter().map(|key| {
+        let locks = locks.clone();
+        tokio::spawn(async move {
+            loop {
+                let _ = locks.mutex(&key).try_lock().await;
+            }
+        })
+    });
+    let asking: Vec<_> = asking.collect();
+    let renewals = async {
+        for _ in 0..5 {
+            kept.held().renewed().await;
+        }
+    };
+    tokio::select! {
+        loss = kept.lost() => panic!("{loss}"),
+        () = renewals => {}
+    }
+    asking.iter().for_each(tokio::task::JoinHandle::abort);
+    others.rollback().await.unwrap();
+}
+
 /// Regression: it was reported as an outage of the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_held_lock_with_a_row_that_another_transaction_has_locked_is_held() {
