@@ -190,7 +190,7 @@ fn a_hold_whose_script_ends_does_not_wait_any_more() {
         let holder = site.holder(&["deploy"]);
         let script = "\
             exec 9< <(leasehold hold -q --status-fd 7 deploy 7>events; echo $? > code)
-            until grep -q waiting events; do sleep 0.02; done
+            until grep -qs waiting events; do sleep 0.02; done
             exec 9<&-
             for i in {1..500}; do [ -s code ] && break; sleep 0.02; done; cat code
             leasehold show deploy | grep waiting";
