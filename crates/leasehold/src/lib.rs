@@ -84,7 +84,6 @@ mod report;
 mod runtime;
 mod rw_lock;
 mod semaphore;
-mod settings;
 pub mod store;
 mod store_handle;
 #[cfg(feature = "testing")]

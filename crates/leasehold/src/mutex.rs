@@ -5,8 +5,7 @@ use std::sync::Arc;
 use leasehold_core::{Claim, Misuse};
 
 use crate::error::{InspectError, LockError};
-use crate::lock::{Acquire, Defaults, Guard, Unlocked};
-use crate::settings::lock_settings;
+use crate::lock::{Acquire, Defaults, Guard, Unlocked, lock_settings};
 use crate::store_handle::Askers;
 
 /// A lock with one holder at a time: it describes what to acquire. Making and cloning it does no

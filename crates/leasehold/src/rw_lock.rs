@@ -5,8 +5,7 @@ use std::sync::Arc;
 use leasehold_core::{Claim, Key, Misuse};
 
 use crate::error::{InspectError, LockError};
-use crate::lock::{Acquire, Defaults, RwLockReadGuard, RwLockWriteGuard};
-use crate::settings::lock_settings;
+use crate::lock::{Acquire, Defaults, RwLockReadGuard, RwLockWriteGuard, lock_settings};
 use crate::store_handle::Askers;
 
 /// A lock that is shared by readers and exclusive for a writer: it describes what to acquire.

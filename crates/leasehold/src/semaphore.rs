@@ -5,8 +5,7 @@ use std::sync::Arc;
 use leasehold_core::{Claim, Key, Misuse, Mode};
 
 use crate::error::{InspectError, LockError};
-use crate::lock::{Acquire, Defaults, SemaphorePermit};
-use crate::settings::lock_settings;
+use crate::lock::{Acquire, Defaults, SemaphorePermit, lock_settings};
 use crate::store_handle::Askers;
 
 /// A number of permits, each with one holder at a time: it describes what to acquire. Making and

@@ -20,5 +20,5 @@ pub(crate) use kinds::{GuardKind, kind_of_guard};
 pub use kinds::{RwLockReadGuard, RwLockWriteGuard, SemaphorePermit};
 pub(crate) use registry::{GuardRegistry, PendingRelease};
 pub use terms::WaitStatus;
-pub(crate) use terms::{Defaults, OnWait};
+pub(crate) use terms::{Defaults, OnWait, lock_settings};
 pub use unlocked::Unlocked;

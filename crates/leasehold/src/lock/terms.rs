@@ -86,6 +86,33 @@ impl Default for Defaults {
     }
 }
 
+/// Defines the settings of a lock, in its `defaults`.
+macro_rules! lock_settings {
+    () => {
+        /// Sets the TTL: how long a lease lasts without renewal, and so how long a crashed holder
+        /// keeps others out. 10 ms to a year.
+        #[doc(alias = "lease")]
+        #[doc(alias = "expiry")]
+        pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
+            self.defaults.ttl = leasehold_core::Ttl::new(ttl);
+            self
+        }
+
+        /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
+        pub fn label(mut self, label: &str) -> Self {
+            self.defaults.label = leasehold_core::Label::new(label).map(Some);
+            self
+        }
+
+        /// Sets whether and for how long the lease is renewed while the guard exists.
+        pub const fn renewal(mut self, renewal: leasehold_core::Renewal) -> Self {
+            self.defaults.renewal = renewal;
+            self
+        }
+    };
+}
+pub(crate) use lock_settings;
+
 /// The callback for a request that waits.
 #[derive(Clone)]
 pub(crate) struct OnWait(pub(crate) Arc<dyn Fn(&WaitStatus) + Send + Sync>);

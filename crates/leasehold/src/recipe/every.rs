@@ -6,10 +6,10 @@ use leasehold_core::{HolderInfo, Mark, Marked, Misuse, Renewal};
 
 use super::error::{BeginError, JobError};
 use super::job_guard::{JobGuard, begin, marked};
+use super::job_settings;
 use crate::error::{InspectError, LockError};
 use crate::lock::Held;
 use crate::mutex::Mutex;
-use crate::settings::job_settings;
 
 /// A job that is done once in each period, by one of many processes that are started for it at
 /// about the same time: a nightly report, a cleanup. Making and cloning it does no I/O.

@@ -7,10 +7,10 @@ use leasehold_core::{Mark, Renewal};
 
 use super::error::{BeginError, JobError};
 use super::job_guard::{JobGuard, begin, marked};
+use super::job_settings;
 use crate::error::InspectError;
 use crate::lock::{Held, OnWait, WaitStatus};
 use crate::mutex::Mutex;
-use crate::settings::job_settings;
 
 /// A job that is done only once, ever, by the first process that comes: a migration, an initial
 /// setup. Making and cloning it does no I/O.
