@@ -34,8 +34,8 @@ const LONG: Duration = Duration::from_secs(60);
 /// Short enough to wait for.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Defines a module for each target, in which each check of a list is a test; or, after `@`, a test for
-/// each of these checks.
+/// Defines a module for each store, with a module for each list of checks that it passes, in which
+/// each check is a test; or, after `@`, a test for each of these checks.
 #[macro_export]
 macro_rules! every_check {
     (@ $target:expr; $($check:ident,)*) => {
@@ -44,11 +44,13 @@ macro_rules! every_check {
             $crate::checks::$check(&$target).await;
         })*
     };
-    (of $list:ident: $($store:ident: $target:expr;)*) => {
+    ($($store:ident: $target:expr => $($list:ident),+;)*) => {
         $(mod $store {
-            use super::*;
+            $(mod $list {
+                use super::super::*;
 
-            $crate::every_check!(of $list; $target);
+                $crate::every_check!(of $list; $target);
+            })+
         })*
     };
     // Every store passes these.
@@ -130,6 +132,12 @@ macro_rules! every_check {
     (of notices; $target:expr) => {
         $crate::every_check! { @ $target;
             a_holder_is_notified_at_once_that_its_lease_was_broken,
+            a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken,
+        }
+    };
+    // Those of push messages for RESP2, where only a process that waits has a connection for them.
+    (of notices_after_waiting; $target:expr) => {
+        $crate::every_check! { @ $target;
             a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken,
         }
     };

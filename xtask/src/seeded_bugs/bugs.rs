@@ -24,8 +24,8 @@ pub(super) const BUGS: &[Bug] = &[
         from: "  if holds(s) then\n    if s.shared",
         to: "  if holds(s) or s.owner then\n    if s.shared",
         tests: &[
-            (Stores, "every_store::redis_7_0::a_release_frees_only_what_is_ours"),
-            (Stores, "every_store::valkey_9_1::a_release_frees_only_what_is_ours"),
+            (Stores, "every_store::redis_7_0::all::a_release_frees_only_what_is_ours"),
+            (Stores, "every_store::valkey_9_1::all::a_release_frees_only_what_is_ours"),
         ],
     },
     Bug {
@@ -34,7 +34,7 @@ pub(super) const BUGS: &[Bug] = &[
         from: "local is_held = found[i] and string.sub(found[i], 1, 37) == argv[arg + i]",
         to: "local is_held = found[i]",
         tests: &[
-            (Stores, "every_store::redis_7_0::a_release_frees_only_what_is_ours"),
+            (Stores, "every_store::redis_7_0::all::a_release_frees_only_what_is_ours"),
             (Store, "batches::a_release_in_a_batch_deletes_only_what_is_the_callers"),
         ],
     },
@@ -43,7 +43,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/apply/breaking.rs",
         from: "ours.filter(|(holding, ..)| holding.fence == Some(fence))",
         to: "ours.filter(|(holding, ..)| holding.fence.is_some())",
-        tests: &[(Stores, "every_store::memory::a_break_ends_the_holding_with_that_fence_and_no_other")],
+        tests: &[(Stores, "every_store::memory::all::a_break_ends_the_holding_with_that_fence_and_no_other")],
     },
     // One holder after a transfer.
     Bug {
@@ -53,7 +53,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "if false {",
         tests: &[(
             Stores,
-            "every_store::transferred::memory::a_lock_goes_over_to_one_process_and_to_no_second",
+            "every_store::memory::transfers::a_lock_goes_over_to_one_process_and_to_no_second",
         )],
     },
     Bug {
@@ -61,7 +61,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/transfer.lua",
         from: "if is_late or not holds(all[n]) then",
         to: "if is_late or not all[n].value then",
-        tests: &[(Stores, "every_store::transferred::redis_7_0::at_most_one_of_many_adopters_gets_the_lock")],
+        tests: &[(Stores, "every_store::redis_7_0::transfers::at_most_one_of_many_adopters_gets_the_lock")],
     },
     Bug {
         name: "a member that may have forgotten leases transfers them",
@@ -70,7 +70,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "let mut serving = Serving::of_attempt(records, attempt, context);\n    let late",
         tests: &[(
             Stores,
-            "every_member::memory::a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl",
+            "every_store::memory::members::a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl",
         )],
     },
     Bug {
@@ -173,7 +173,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/raise.lua",
         from: "elseif last >= proposed then",
         to: "elseif last > proposed then",
-        tests: &[(Stores, "every_member::redis_7_0::no_fence_is_answered_to_two_readers")],
+        tests: &[(Stores, "every_store::redis_7_0::members::no_fence_is_answered_to_two_readers")],
     },
     Bug {
         name: "one server under two names counts as two members until the next request",
@@ -420,8 +420,8 @@ pub(super) const BUGS: &[Bug] = &[
         from: "if turn == 'taken' then refused",
         to: "if turn == 'taken' and s.other then refused",
         tests: &[
-            (Stores, "every_store::redis_7_0::a_free_key_is_granted_to_one"),
-            (Stores, "every_store::valkey_9_1::a_free_key_is_granted_to_one"),
+            (Stores, "every_store::redis_7_0::all::a_free_key_is_granted_to_one"),
+            (Stores, "every_store::valkey_9_1::all::a_free_key_is_granted_to_one"),
         ],
     },
     // A new id for each round.
@@ -540,7 +540,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/renew.lua",
         from: "math.max(left(s), ttl)",
         to: "ttl",
-        tests: &[(Stores, "every_store::redis_7_0::a_renewal_lengthens_and_never_shortens")],
+        tests: &[(Stores, "every_store::redis_7_0::all::a_renewal_lengthens_and_never_shortens")],
     },
     Bug {
         name: "a renewal for less than is left writes nothing that replicas could confirm",
@@ -786,7 +786,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "pushes.chunks(room.min(1))",
         tests: &[
             (File, "message::tests::many_pushes_fit_into_few_datagrams_and_keep_their_order"),
-            (Stores, "sharing::readers::file::all_readers_in_front_are_let_in_together"),
+            (Stores, "every_store::file::readers::all_readers_in_front_are_let_in_together"),
         ],
     },
     // Processes that must not outlive a lease.

@@ -3,34 +3,8 @@
 
 use conformance::target::Target;
 
-conformance::every_check! { of all:
-    postgres: Target::postgres();
-}
-
-conformance::every_check! { of transfers:
-    postgres_with_transfers: Target::postgres();
-}
-
-conformance::every_check! { of readers:
-    postgres_with_readers: Target::postgres();
-}
-
-conformance::every_check! { of permits:
-    postgres_with_permits: Target::postgres();
-}
-
-conformance::every_check! { of members:
-    postgres_as_a_member: Target::postgres();
-}
-
-mod told {
-    use super::*;
-
-    conformance::every_check! {
-        @ Target::postgres();
-        a_holder_is_notified_at_once_that_its_lease_was_broken,
-        a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken,
-    }
+conformance::every_check! {
+    postgres: Target::postgres() => all, transfers, readers, permits, members, notices;
 }
 
 mod newest {

@@ -16,14 +16,6 @@ fn target() -> Target {
     Target::of_your_own("map", move |_| store.clone())
 }
 
-conformance::every_check! { of all:
-    map: target();
-}
-
-conformance::every_check! { of readers:
-    map_with_readers: target();
-}
-
-conformance::every_check! { of permits:
-    map_with_permits: target();
+conformance::every_check! {
+    map: target() => all, readers, permits;
 }
