@@ -9,6 +9,7 @@ use leasehold_core::{
     Attempt, Claim, FaultCause, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, KeyState, Label,
     Owner, Runtime, Store, Ttl, WaitMode,
 };
+use tokio::task::JoinSet;
 
 mod breaking;
 mod listing;
@@ -439,11 +440,11 @@ pub async fn any_key_and_label_will_do(target: &Target) {
 pub async fn one_at_a_time_under_contention(target: &Target) {
     let inside = Arc::new(AtomicU32::new(0));
     let highest = Arc::new(AtomicU64::new(0));
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     let all = [locks(target), locks(target)];
     for n in 0..8 {
         let (locks, inside, highest) = (all[n % 2].clone(), inside.clone(), highest.clone());
-        tasks.push(tokio::spawn(async move {
+        tasks.spawn(async move {
             for _ in 0..10 {
                 let guard = locks.mutex("k").lock().within(LONG).await.unwrap();
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two were inside");
@@ -453,11 +454,9 @@ pub async fn one_at_a_time_under_contention(target: &Target) {
                 inside.fetch_sub(1, Ordering::SeqCst);
                 guard.release().await.unwrap();
             }
-        }));
+        });
     }
-    for task in tasks {
-        task.await.unwrap();
-    }
+    tasks.join_all().await;
 }
 
 /// This holds if the key was free, held, or released meanwhile.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::{Acquire, LockError, Locks, Renewal};
-use leasehold_core::{Holder, Owner, Store, WaitQueue};
-use tokio::task::JoinHandle;
+use leasehold_core::{Holder, KeyState, Owner, Store, WaitQueue};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::{LONG, SHORT, attempt, queues, state_of, take};
@@ -18,14 +18,24 @@ pub(super) fn locks(target: &Target) -> Locks {
     Locks::builder().ttl(LONG).over(target.store()).unwrap()
 }
 
-/// Waits until the queue of `k` has this many waiters.
-pub(super) async fn until_waiting(store: &dyn Store, count: usize) {
+/// Waits until the state of `k` is as it should be.
+pub(super) async fn until(store: &dyn Store, what: &str, is_so: impl Fn(&KeyState) -> bool) {
     let waiting = async {
-        while state_of(store, "k").await.waiters.len() != count {
+        while !is_so(&state_of(store, "k").await) {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(timeout(IN_TIME, waiting).await.is_ok(), "there are never {count} waiters");
+    assert!(timeout(IN_TIME, waiting).await.is_ok(), "never {what}: {:?}", state_of(store, "k").await);
+}
+
+/// Waits until the queue of `k` has this many waiters.
+pub(super) async fn until_waiting(store: &dyn Store, count: usize) {
+    until(store, &format!("{count} waiters"), |state| state.waiters.len() == count).await;
+}
+
+/// Waits until nobody holds `k` or waits for it.
+pub(super) async fn until_nothing_is_left(store: &dyn Store) {
+    until(store, "nothing left", |state| state.holders.is_empty() && state.waiters.is_empty()).await;
 }
 
 /// A task that joins the queue behind all that joined before.
@@ -78,20 +88,6 @@ pub async fn the_first_waiter_is_served_first(target: &Target) {
     let most = if target.hands_over() { 16 } else { 12 + 16 };
     assert!(asks <= most || !target.tells(), "{asks} asks for 12 grants");
     until_nothing_is_left(&*store).await;
-}
-
-/// Waits until nobody holds `k` or waits for it.
-pub(super) async fn until_nothing_is_left(store: &dyn Store) {
-    let clean = async {
-        loop {
-            let state = state_of(store, "k").await;
-            if state.holders.is_empty() && state.waiters.is_empty() {
-                return;
-            }
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    assert!(timeout(IN_TIME, clean).await.is_ok(), "something is left: {:?}", state_of(store, "k").await);
 }
 
 /// The one in the middle leaves, and the others move up. A waiter whose time is up reports its
@@ -226,11 +222,11 @@ pub async fn an_observer_sees_the_queue_in_order(target: &Target) {
 /// get their turns.
 pub async fn takers_of_several_keys_all_get_their_turns(target: &Target) {
     let all = [locks(target), locks(target)];
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     for (n, names) in [&["{n}a", "{n}b"][..], &["{n}b", "{n}a"], &["{n}a"], &["{n}b"]].into_iter().enumerate()
     {
         let mutex = all[n % 2].mutex_all(names);
-        tasks.push(tokio::spawn(async move {
+        tasks.spawn(async move {
             let mut last = None;
             for _ in 0..15 {
                 let guard = mutex.lock().within(LONG).await.unwrap();
@@ -239,9 +235,7 @@ pub async fn takers_of_several_keys_all_get_their_turns(target: &Target) {
                 tokio::task::yield_now().await;
                 guard.release().await.unwrap();
             }
-        }));
+        });
     }
-    for task in tasks {
-        timeout(LONG, task).await.expect("no circle").unwrap();
-    }
+    timeout(LONG, tasks.join_all()).await.expect("no circle");
 }

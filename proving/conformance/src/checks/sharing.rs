@@ -1,15 +1,15 @@
 //! Checks: readers and writers, and permits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use leasehold::{Mode, Owner, Ttl};
+use leasehold::{Acquire, Locks, Mode, Owner, Ttl};
 use leasehold_core::{Attempt, Claim, Family, HoldAnswer, Label};
 use servers::Reply;
-use tokio::time::timeout;
+use tokio::task::JoinSet;
 
-use super::queue::{IN_TIME, joins, locks, served, until_nothing_is_left, until_waiting};
+use super::queue::{IN_TIME, joins, locks, served, until, until_nothing_is_left, until_waiting};
 use super::{LONG, SHORT, attempt, holders, key, refused, renew, state_of, take, take_within};
 use crate::poll::poll_and_drop;
 use crate::target::Target;
@@ -130,12 +130,8 @@ pub async fn a_writer_becomes_a_reader_and_lets_readers_in_and_no_writer(target:
     for renewal in [writer.reading(), writer.reading(), writer.clone()] {
         assert_eq!(renew(&*here, &renewal).await, HoldAnswer::Done);
         // A member of a quorum may hear of it after a majority has answered.
-        let reads = async {
-            while holders(&*there, "k").await[0].mode != Mode::Shared {
-                tokio::time::sleep(A_MILLISECOND).await;
-            }
-        };
-        assert!(timeout(IN_TIME, reads).await.is_ok(), "{renewal:?}");
+        until(&*there, &format!("a reader after {renewal:?}"), |state| state.holders[0].mode == Mode::Shared)
+            .await;
         assert_eq!(holders(&*there, "k").await[0].fence, Some(fence), "{renewal:?}");
     }
     take(&*there, &others).await;
@@ -254,31 +250,37 @@ pub async fn a_dropped_request_to_read_leaves_nothing(target: &Target) {
     }
 }
 
-/// Readers and writers of two processes: a writer is alone, and all get their turns.
-pub async fn a_writer_is_alone_under_contention(target: &Target) {
-    const WRITER: i64 = 1000;
-    let inside = Arc::new(AtomicI64::new(0));
+/// Eight tasks of two processes hold `k` again and again, each with its weight: those that hold it
+/// at the same time weigh `most` together, and all get their turns.
+async fn contend(target: &Target, most: u32, weights: [u32; 8], request: fn(&Locks, u32) -> Acquire) {
+    let inside = Arc::new(AtomicU32::new(0));
     let all = [locks(target), locks(target)];
-    let mut tasks = Vec::new();
-    for n in 0..8 {
-        let (lock, inside) = (all[n % 2].rw_lock("k"), inside.clone());
-        let weight = if n % 4 == 0 { WRITER } else { 1 };
-        tasks.push(tokio::spawn(async move {
+    let mut tasks = JoinSet::new();
+    for (n, weight) in weights.into_iter().enumerate() {
+        let (locks, inside) = (all[n % 2].clone(), inside.clone());
+        tasks.spawn(async move {
             for _ in 0..8 {
-                let request = if weight == WRITER { lock.write().untyped() } else { lock.read().untyped() };
-                let guard = request.within(LONG).await.unwrap();
-                let others = inside.fetch_add(weight, Ordering::SeqCst);
-                assert!(if weight == WRITER { others == 0 } else { others < WRITER }, "{others} were inside");
+                let guard = request(&locks, weight).within(LONG).await.unwrap();
+                let used = inside.fetch_add(weight, Ordering::SeqCst) + weight;
+                assert!(used <= most, "{used} of {most} were in use");
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 inside.fetch_sub(weight, Ordering::SeqCst);
                 guard.release().await.unwrap();
             }
-        }));
+        });
     }
-    for task in tasks {
-        task.await.unwrap();
-    }
+    tasks.join_all().await;
     until_nothing_is_left(&*target.store()).await;
+}
+
+/// A writer weighs as much as there may be at once, so it is alone.
+pub async fn a_writer_is_alone_under_contention(target: &Target) {
+    const ALL: u32 = 1000;
+    contend(target, ALL, [ALL, 1, 1, 1, ALL, 1, 1, 1], |locks, weight| {
+        let lock = locks.rw_lock("k");
+        if weight == ALL { lock.write().untyped() } else { lock.read().untyped() }
+    })
+    .await;
 }
 
 /// On a server, the marker keeps others' SET NX out, their value keeps readers out, and deleting
@@ -312,27 +314,10 @@ pub async fn a_marker_and_a_strangers_value_keep_each_other_out(target: &Target)
 /// available to others.
 pub async fn permits_never_exceed_their_number(target: &Target) {
     const PERMITS: u32 = 5;
-    let inside = Arc::new(AtomicI64::new(0));
-    let all = [locks(target), locks(target)];
-    let mut tasks = Vec::new();
-    for n in 0..8_u32 {
-        let (gpus, inside) = (all[n as usize % 2].semaphore("k", PERMITS), inside.clone());
-        let weight = n % 3 + 1;
-        tasks.push(tokio::spawn(async move {
-            for _ in 0..8 {
-                let guard = gpus.acquire_many(weight).within(LONG).await.unwrap();
-                let used = inside.fetch_add(weight.into(), Ordering::SeqCst) + i64::from(weight);
-                assert!(used <= PERMITS.into(), "{used} of {PERMITS} permits were in use");
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                inside.fetch_sub(weight.into(), Ordering::SeqCst);
-                guard.release().await.unwrap();
-            }
-        }));
-    }
-    for task in tasks {
-        task.await.unwrap();
-    }
-    until_nothing_is_left(&*target.store()).await;
+    contend(target, PERMITS, [1, 2, 3, 1, 2, 3, 1, 2], |locks, weight| {
+        locks.semaphore("k", PERMITS).acquire_many(weight).untyped()
+    })
+    .await;
 }
 
 /// A request for many permits is not overtaken by requests for few.
