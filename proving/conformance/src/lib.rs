@@ -14,6 +14,7 @@
 
 pub mod checks;
 pub mod dump;
+pub mod events;
 pub mod faulty;
 pub mod oracle;
 pub mod poll;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use leasehold::{Locks, Loss, TokioRuntime, TransferError, TransferToken};
+use tokio::task::JoinSet;
 
 use super::{LONG, SHORT, attempt, holders, refused, take_within};
 use crate::target::Target;
@@ -48,14 +49,12 @@ pub async fn a_lock_goes_over_to_one_process_and_to_no_second(target: &Target) {
 pub async fn at_most_one_of_many_adopters_gets_the_lock(target: &Target) {
     let here = process(target, "giver");
     let token = here.mutex("k").lock().await.unwrap().transfer(LONG).await.unwrap();
-    let adopting = (0..8).map(|n| {
+    let mut adopting = JoinSet::new();
+    for n in 0..8 {
         let (there, token) = (process(target, &n.to_string()), sent(&token));
-        tokio::spawn(async move { there.adopt(&token).await })
-    });
-    let mut guards = Vec::new();
-    for adopting in adopting.collect::<Vec<_>>() {
-        guards.extend(adopting.await.unwrap().ok());
+        adopting.spawn(async move { there.adopt(&token).await });
     }
+    let guards: Vec<_> = adopting.join_all().await.into_iter().flatten().collect();
     assert!(guards.len() <= 1, "{guards:?}");
     assert!(!target.hands_over() || guards.len() == 1, "nobody has it");
 }

@@ -2,13 +2,13 @@
 //! leases.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use conformance::events::wait_for;
 use conformance::faulty::{CallFate, Faulty, members, quorum_of};
 use conformance::virtual_time::VirtualTime;
-use leasehold::{Event, Events, LockError, Locks, Loss};
+use leasehold::{Event, LockError, Locks, Loss};
 use servers::{Flavor, Server};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::world::{SECOND, TTL, drain, kinds};
 
@@ -38,18 +38,6 @@ fn of_members(events: &[Event]) -> Vec<String> {
         _ => None,
     };
     events.iter().filter_map(said).collect()
-}
-
-/// The first event of this kind within a time; other events are skipped.
-async fn wait_for<T>(events: &mut Events, within: Duration, kind: impl Fn(&Event) -> Option<T>) -> T {
-    let found = async {
-        loop {
-            if let Some(found) = kind(&events.next().await.expect("not over")) {
-                return found;
-            }
-        }
-    };
-    timeout(within, found).await.expect("in time")
 }
 
 /// node-redlock: the events `clientError` and `error`, of each server.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use conformance::events::wait_for;
 use leasehold::postgres::{PostgresStore, init};
 use leasehold::{Event, LockError, Locks, TokioRuntime};
 use leasehold_core::{Attempt, Claim, Holder, Key, Store as _, Ttl, WaitMode};
@@ -10,7 +11,7 @@ use servers::Postgres;
 use tokio::task::block_in_place;
 use tokio::time::Instant;
 
-use crate::world::{Crowd, db, process, role, served, server, sessions, take, two, until};
+use crate::world::{BUSY, Crowd, db, process, role, served, server, sessions, take, two, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -174,7 +175,7 @@ async fn a_held_lock_with_a_row_that_another_transaction_has_locked_is_held() {
         let other = other.clone().with_outage_limit(10 * SECOND);
         async move { take(&other, "k").await }
     });
-    while !matches!(events.next().await, Some(Event::Waiting { .. })) {}
+    wait_for(&mut events, BUSY, |event| matches!(event, Event::Waiting { .. }).then_some(())).await;
     others.rollback().await.unwrap();
     guard.release().await.unwrap();
     let _next = waits.await.unwrap();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use conformance::events::wait_for;
 use leasehold::postgres::PostgresStore;
 use leasehold::{Event, LockError, Locks, TokioRuntime};
 use leasehold_core::{Attempt, Claim, GrantAnswer, HoldAnswer, Holder, Key, Store as _, Ttl, WaitMode};
@@ -242,21 +243,13 @@ async fn a_listener_that_is_back_first_blames_no_pooler_and_tries_again_soon() {
     let locked = owner.transaction().await.unwrap();
     locked.batch_execute("LOCK TABLE leasehold.meta IN ACCESS EXCLUSIVE MODE").await.unwrap();
     terminate(&db, "true").await;
-    let mut next = async |wanted: fn(&Event) -> bool| {
-        let found = async {
-            loop {
-                let event = events.next().await.expect("more events");
-                if wanted(&event) {
-                    return event;
-                }
-            }
-        };
-        tokio::time::timeout(BUSY, found).await.expect("the event")
-    };
-    let down = next(|event| matches!(event, Event::PushDown { .. })).await;
-    assert!(!format!("{down:?}").contains("pooler"), "{down:?}");
+    let down = wait_for(&mut events, BUSY, |event| {
+        matches!(event, Event::PushDown { .. }).then(|| format!("{event:?}"))
+    });
+    let down = down.await;
+    assert!(!down.contains("pooler"), "{down}");
     locked.rollback().await.unwrap();
-    next(|event| matches!(event, Event::PushBack { .. })).await;
+    wait_for(&mut events, BUSY, |event| matches!(event, Event::PushBack { .. }).then_some(())).await;
     guard.release().await.unwrap();
     waits.await.unwrap().unwrap();
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use conformance::events::wait_for;
 use leasehold::postgres::PostgresStore;
 use leasehold::{Event, LockError, Severity, TokioRuntime};
 use leasehold_core::{Attempt, Claim, GrantAnswer, Holder, Key, Store as _, Ttl, WaitMode, WaitQueue};
@@ -29,14 +30,11 @@ async fn behind_a_pooler_in_transaction_mode_everything_but_push_works() {
         let there = there.clone();
         async move { take(&there, "k").await }
     });
-    let down = async {
-        loop {
-            if let Some(Event::PushDown { fault, .. }) = events.next().await {
-                break fault.to_string();
-            }
-        }
-    };
-    let fault = tokio::time::timeout(20 * SECOND, down).await.expect("push is not said to be down");
+    let down = wait_for(&mut events, 20 * SECOND, |event| match event {
+        Event::PushDown { fault, .. } => Some(fault.to_string()),
+        _ => None,
+    });
+    let fault = down.await;
     assert!(fault.contains("pooler") && fault.contains("name the server itself"), "{fault}");
     let dangers: Vec<_> =
         here.diagnose().await.into_iter().filter(|it| it.severity > Severity::Note).collect();

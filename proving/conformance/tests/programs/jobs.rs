@@ -9,6 +9,7 @@ use leasehold::{
     OnceOutcome, Ttl,
 };
 use servers::{Flavor, Server};
+use tokio::task::JoinSet;
 
 use super::place::Place;
 
@@ -27,20 +28,16 @@ async fn counted(times: &AtomicU32) -> Fine {
 async fn one_of_ten_simultaneous_callers_does_the_job_and_the_others_find_it_done() {
     for place in Place::each(Flavor::Valkey91) {
         let times = Arc::new(AtomicU32::new(0));
-        let all: Vec<_> = place
-            .ten()
-            .await
-            .into_iter()
-            .map(|locks| {
-                let times = times.clone();
-                tokio::spawn(async move {
-                    locks.once("migrate").run(async |_| counted(&times).await).await.unwrap()
-                })
-            })
-            .collect();
+        let mut all = JoinSet::new();
+        for locks in place.ten().await {
+            let times = times.clone();
+            all.spawn(
+                async move { locks.once("migrate").run(async |_| counted(&times).await).await.unwrap() },
+            );
+        }
         let mut ran = 0;
-        for one in all {
-            match one.await.unwrap() {
+        for outcome in all.join_all().await {
+            match outcome {
                 OnceOutcome::Ran(_) => ran += 1,
                 OnceOutcome::AlreadyDone { mark } => {
                     assert_eq!(mark.label.unwrap().as_str(), "somebody");
@@ -58,20 +55,14 @@ async fn one_of_ten_simultaneous_callers_does_the_job_in_each_period_and_nobody_
     for place in Place::each(Flavor::Valkey91) {
         let times = Arc::new(AtomicU32::new(0));
         for round in 1..=3 {
-            let all: Vec<_> = place
-                .ten()
-                .await
-                .into_iter()
-                .map(|locks| {
-                    let times = times.clone();
-                    let report = locks.every(SECOND, "report");
-                    tokio::spawn(async move { report.run(async |_| counted(&times).await).await.unwrap() })
-                })
-                .collect();
-            let mut ran = 0;
-            for one in all {
-                ran += u32::from(matches!(one.await.unwrap(), EveryOutcome::Ran(_)));
+            let mut all = JoinSet::new();
+            for locks in place.ten().await {
+                let times = times.clone();
+                let report = locks.every(SECOND, "report");
+                all.spawn(async move { report.run(async |_| counted(&times).await).await.unwrap() });
             }
+            let outcomes = all.join_all().await;
+            let ran = outcomes.iter().filter(|outcome| matches!(outcome, EveryOutcome::Ran(_))).count();
             assert_eq!((ran, times.load(Ordering::SeqCst)), (1, round), "{}", place.locks().await.store());
             let begun = Instant::now();
             let locks = place.locks().await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use conformance::faulty::{CallFate, Faulty, members, quorum_of};
 use leasehold::{Guard, Locks, Runtime as _, TokioRuntime};
 use leasehold_core::{Key, QuorumAttempt};
+use tokio::task::JoinSet;
 
 use crate::world::{MAX_TTL, Process, SECOND, TTL, World, holding, process_of};
 
@@ -16,25 +17,14 @@ fn keys() -> Vec<String> {
 }
 
 async fn lock_all(locks: &Locks) -> Vec<Guard> {
-    let tasks: Vec<_> = keys()
-        .into_iter()
-        .map(|key| {
-            let locks = locks.clone();
-            tokio::spawn(async move { locks.mutex(&*key).lock().await.unwrap() })
-        })
-        .collect();
-    let mut guards = Vec::new();
-    for task in tasks {
-        guards.push(task.await.unwrap());
-    }
-    guards
+    let requests: JoinSet<_> = keys().into_iter().map(|key| locks.mutex(&*key).lock()).collect();
+    requests.join_all().await.into_iter().map(Result::unwrap).collect()
 }
 
 async fn release_all(guards: Vec<Guard>) {
-    let tasks: Vec<_> =
-        guards.into_iter().map(|guard| tokio::spawn(async move { guard.release().await.unwrap() })).collect();
-    for task in tasks {
-        task.await.unwrap();
+    let releases: JoinSet<_> = guards.into_iter().map(Guard::release).collect();
+    for released in releases.join_all().await {
+        released.unwrap();
     }
 }
 
@@ -106,10 +96,9 @@ async fn requests_that_wait_for_a_batch_when_their_key_is_refused_are_made_alone
     let guard = holder.locks.mutex("k").lock().await.unwrap();
     process.way.iter().for_each(|way| way.set(CallFate::Slow(SECOND / 100)));
     let begun = world.time.now();
-    let tries: Vec<_> =
-        (0..200).map(|_| tokio::spawn(process.locks.mutex("k").lock().within(SECOND / 10))).collect();
-    for refused in tries {
-        let error = refused.await.unwrap().unwrap_err();
+    let tries: JoinSet<_> = (0..200).map(|_| process.locks.mutex("k").lock().within(SECOND / 10)).collect();
+    for refused in tries.join_all().await {
+        let error = refused.unwrap_err();
         assert!(error.is_busy(), "{error}");
     }
     assert_eq!(world.time.now().saturating_since(begun), SECOND / 10);

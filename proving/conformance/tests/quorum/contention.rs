@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use conformance::faulty::CallFate;
 use leasehold::Guard;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::world::{Process, SECOND, TTL, World};
@@ -91,10 +92,10 @@ async fn waiters_move_to_the_next_member_when_the_queue_member_dies() {
     let world = World::of(3);
     let (holder, waiter) = (world.process(), world.process());
     let guard = lock(&holder).await;
-    let mut waits = Vec::new();
+    let mut waits = JoinSet::new();
     for _ in 0..5 {
         let request = waiter.locks.mutex("k").lock().within(6 * TTL);
-        waits.push(tokio::spawn(async move { request.await.unwrap().release().await }));
+        waits.spawn(async move { request.await.unwrap().release().await.unwrap() });
     }
     sleep(SECOND).await;
     [&holder, &waiter].into_iter().for_each(|process| process.set([0], &CallFate::Hung));
@@ -102,9 +103,7 @@ async fn waiters_move_to_the_next_member_when_the_queue_member_dies() {
     assert!(guard.is_held());
     let begun = world.time.passed();
     guard.release().await.unwrap();
-    for waits in waits {
-        timeout(SECOND, waits).await.expect("served").unwrap().unwrap();
-    }
+    timeout(SECOND, waits.join_all()).await.expect("served");
     assert!(world.time.passed() - begun < SECOND, "{:?}", world.time.passed() - begun);
     [&holder, &waiter].into_iter().for_each(|process| process.set([0], &CallFate::Fair));
     sleep(TTL).await;
@@ -119,9 +118,9 @@ async fn rivals_in_different_queues_are_all_served() {
     let processes: Vec<_> = (0..3).map(|_| world.process()).collect();
     processes[1].set([0], &CallFate::Hung);
     processes[2].set([1], &CallFate::Hung);
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     for process in processes {
-        tasks.push(tokio::spawn(async move {
+        tasks.spawn(async move {
             let mut last = None;
             for _ in 0..10 {
                 let guard = lock(&process).await;
@@ -130,11 +129,9 @@ async fn rivals_in_different_queues_are_all_served() {
                 sleep(TRIP).await;
                 guard.release().await.unwrap();
             }
-        }));
+        });
     }
-    for task in tasks {
-        timeout(6 * TTL, task).await.expect("nobody starves").unwrap();
-    }
+    timeout(6 * TTL, tasks.join_all()).await.expect("nobody starves");
 }
 
 /// The holder is gone; the waiter has the lock soon after its lease's end.
@@ -162,14 +159,14 @@ async fn readers_that_ask_at_once_have_fences_of_their_own() {
     for seed in 0..30 {
         let mut dice = StdRng::seed_from_u64(seed);
         let world = World::of(3);
-        let mut tasks = Vec::new();
+        let mut tasks = JoinSet::new();
         for _ in 0..6 {
             let process = world.process();
             for member in 0..3 {
                 let trip = Duration::from_micros(dice.random_range(200..3_000));
                 process.set([member], &CallFate::Late(trip));
             }
-            tasks.push(tokio::spawn(async move {
+            tasks.spawn(async move {
                 let mut had = Vec::new();
                 for _ in 0..5 {
                     let guard = process.locks.rw_lock("k").read().await.unwrap();
@@ -178,11 +175,11 @@ async fn readers_that_ask_at_once_have_fences_of_their_own() {
                     guard.release().await.unwrap();
                 }
                 had
-            }));
+            });
         }
         fences.clear();
-        for task in tasks {
-            let had = timeout(6 * TTL, task).await.expect("nobody goes on raising for ever").unwrap();
+        let all = timeout(6 * TTL, tasks.join_all()).await.expect("nobody goes on raising for ever");
+        for had in all {
             assert!(had.is_sorted(), "{had:?}");
             shared.extend(had.into_iter().filter(|fence| !fences.insert(*fence)));
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use leasehold::{AnyStore, Locks};
 use leasehold_redis::slot::{slot_of, tag};
 use servers::{Cluster, Flavor, Reply, Server};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -70,12 +70,12 @@ async fn slots_move_under_load(flavor: Flavor) {
     let ledger = Arc::new(Ledger::default());
     let over = Arc::new(AtomicBool::new(false));
     let grants = Arc::new(AtomicU64::new(0));
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     for _ in 0..3 {
         let locks = locks(&cluster).await;
         for nth in 0..NAMES.len() * 2 {
             let (locks, ledger, over, grants) = (locks.clone(), ledger.clone(), over.clone(), grants.clone());
-            tasks.push(tokio::spawn(async move {
+            tasks.spawn(async move {
                 let name = NAMES[nth % NAMES.len()];
                 while !over.load(Ordering::SeqCst) {
                     let guard = locks.mutex(name).lock().within(10 * SECOND).await.unwrap();
@@ -85,7 +85,7 @@ async fn slots_move_under_load(flavor: Flavor) {
                     ledger.leave(name);
                     guard.release().await.unwrap();
                 }
-            }));
+            });
         }
     }
     let mover = cluster.clone();
@@ -109,9 +109,7 @@ async fn slots_move_under_load(flavor: Flavor) {
     assert!(grants.load(Ordering::SeqCst) > at_the_end + 50, "{flavor}: they stand still");
     assert!(at_the_end > 100, "{flavor}: {at_the_end} grants are no load");
     over.store(true, Ordering::SeqCst);
-    for task in tasks {
-        task.await.unwrap();
-    }
+    tasks.join_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,19 +163,17 @@ async fn an_acquisition_takes_two_commands() {
     assert_eq!(asked_for, 2 * EACH * NAMES.len() as u64, "commands while nobody waits");
 
     let contend = async |each: u64| {
-        let mut tasks = Vec::new();
+        let mut tasks = JoinSet::new();
         for _ in 0..4 {
             let locks = locks.clone();
-            tasks.push(tokio::spawn(async move {
+            tasks.spawn(async move {
                 for _ in 0..each {
                     let guard = locks.mutex("plain").lock().within(30 * SECOND).await.unwrap();
                     guard.release().await.unwrap();
                 }
-            }));
+            });
         }
-        for task in tasks {
-            task.await.unwrap();
-        }
+        tasks.join_all().await;
     };
     // The first contention changes how a process asks, and sends the node the scripts for a queue.
     contend(2).await;
@@ -307,11 +303,11 @@ async fn a_master_dies(flavor: Flavor) {
     let ledger = Arc::new(Ledger::default());
     let longest = Arc::new(Mutex::new(Duration::ZERO));
     let over = Arc::new(AtomicBool::new(false));
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     for n in 0..6 {
         let locks = if n % 2 == 0 { here.clone() } else { there.clone() };
         let (ledger, longest, over) = (ledger.clone(), longest.clone(), over.clone());
-        tasks.push(tokio::spawn(async move {
+        tasks.spawn(async move {
             while !over.load(Ordering::SeqCst) {
                 let begun = Instant::now();
                 let guard = locks.mutex("k").lock().within(20 * SECOND).await.unwrap();
@@ -323,7 +319,7 @@ async fn a_master_dies(flavor: Flavor) {
                 ledger.leave(b"k");
                 drop(guard);
             }
-        }));
+        });
     }
     let grants = || {
         let ledger = ledger.0.lock().unwrap();
@@ -347,9 +343,7 @@ async fn a_master_dies(flavor: Flavor) {
     guard.release().await.unwrap();
     cluster.wait_until("all are at work again", || grants() > last);
     over.store(true, Ordering::SeqCst);
-    for task in tasks {
-        task.await.unwrap();
-    }
+    tasks.join_all().await;
     eprintln!("{flavor}: {waited:?} after the promotion; the longest wait {:?}", longest.lock().unwrap());
     assert!(waited < 3 * SECOND, "{flavor}: {waited:?} after the promotion");
 }

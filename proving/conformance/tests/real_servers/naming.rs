@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use conformance::events::wait_for;
 use leasehold::{Event, Locks, Naming, Owner, Signal};
 use servers::{Flavor, Reply, Server};
 use tokio::time::timeout;
@@ -81,14 +82,11 @@ async fn two_names_that_exclusive_lock_considers_equal_are_reported_once_and_are
     };
     assert_eq!((key.to_string(), names), ("exclusive-lock:a-b".into(), ["a b".into(), "a.b".into()]));
     drop((locks.mutex("請求書"), locks.mutex("契約")));
-    let second = loop {
-        match timeout(SECOND, events.next()).await.unwrap() {
-            Some(Event::NamesCollide { names, .. }) => break names,
-            Some(_) => {}
-            None => panic!("nobody is told"),
-        }
-    };
-    assert_eq!(second, ["請求書", "契約"]);
+    let second = wait_for(&mut events, SECOND, |event| match event {
+        Event::NamesCollide { names, .. } => Some(names.clone()),
+        _ => None,
+    });
+    assert_eq!(second.await, ["請求書", "契約"]);
     let warnings = locks.warnings();
     assert_eq!(warnings.len(), 2);
     assert!(warnings[0].starts_with("a.b: ") && warnings[0].contains("exclusive-lock:a-b"), "{warnings:?}");

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use conformance::events::wait_for;
 use leasehold::{
-    Backoff, ConnectError, Drift, Event, Events, LockError, Locks, Misuse, Owner, ReleaseError, RenewError,
-    Renewal,
+    Backoff, ConnectError, Drift, Event, LockError, Locks, Misuse, Owner, ReleaseError, RenewError, Renewal,
 };
 use servers::{Flavor, Server};
 use tokio::time::{sleep, timeout};
@@ -134,28 +134,23 @@ async fn exclusive_lock_inspect_and_lock_contents_are_there_for_anybody() {
 async fn exclusive_lock_event_error_comes_when_the_key_is_gone_or_a_thiefs_and_nobody_need_listen() {
     let (server, here, there) = two().await;
     let lease = |key: &str| here.mutex(key).ttl(3 * SECOND);
-    let next = async |events: &mut Events| {
-        timeout(5 * SECOND, events.next()).await.expect("soon").expect("not over")
-    };
     let (unheard, mut events) = (lease("unheard").lock().await.unwrap(), here.events());
     for steal in [&["DEL", "k"][..], &["SET", "k", "a thief's"][..]] {
         let guard = lease("k").lock().await.unwrap();
         server.text(&["DEL", "k"]);
         server.text(steal);
-        let lost = async {
-            loop {
-                if let Event::Lost { request, .. } = next(&mut events).await {
-                    return request;
-                }
-            }
-        };
-        assert_eq!(timeout(3 * SECOND, lost).await.unwrap().holder, guard.holder());
+        let lost = wait_for(&mut events, 3 * SECOND, |event| match event {
+            Event::Lost { request, .. } => Some(request.holder),
+            _ => None,
+        });
+        assert_eq!(lost.await, guard.holder());
         assert!(!guard.is_held());
         guard.release().await.unwrap_err();
     }
     assert_eq!(server.text(&["GET", "k"]).as_text(), Some("a thief's"), "it was not ours to delete");
     server.kill_9();
-    assert!(matches!(next(&mut events).await, Event::StoreFault { .. } | Event::Renewed { .. }));
+    let next = timeout(5 * SECOND, events.next()).await.expect("soon");
+    assert!(matches!(next, Some(Event::StoreFault { .. } | Event::Renewed { .. })));
     drop(events);
     let mut there_too = there.events();
     unheard.lost().await;

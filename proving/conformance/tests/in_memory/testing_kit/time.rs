@@ -10,6 +10,7 @@ use std::time::Duration;
 use leasehold::testing::World;
 use leasehold::{EveryOutcome, LockError, Locks, Renewal};
 use tokio::runtime::Builder;
+use tokio::task::JoinSet;
 
 use super::{SECOND, TTL, in_a_world, while_holding};
 
@@ -86,21 +87,19 @@ fn due_timers_fire_at_their_time_and_in_order() {
         let locks = world.locks();
         let _guard = locks.mutex("k").lock().await.unwrap();
         let ends = Arc::new(Mutex::new(Vec::new()));
-        let mut waiting = Vec::new();
+        let mut waiting = JoinSet::new();
         for seconds in [50, 5, 500] {
             let asked = locks.mutex("k").lock().within(seconds * SECOND).into_future();
             let (world, ends) = (world.clone(), ends.clone());
-            waiting.push(tokio::spawn(async move {
+            waiting.spawn(async move {
                 let Err(LockError::TimedOut { waited, .. }) = asked.await else { panic!("not busy") };
                 assert_eq!(waited, seconds * SECOND);
                 ends.lock().unwrap().push((seconds, world.passed() >= waited));
-            }));
+            });
         }
         world.until("k", |state| state.waiters.len() == 3).await;
         world.advance(1000 * SECOND).await;
-        for one in waiting {
-            one.await.unwrap();
-        }
+        waiting.join_all().await;
         assert_eq!(*ends.lock().unwrap(), [(5, true), (50, true), (500, true)]);
     });
 }
@@ -174,10 +173,10 @@ fn an_hourly_job_runs_once_in_each_hour() {
 fn tasks_that_take_turns_are_given_the_time_to_take_them() {
     in_a_world(async |world| {
         let (inside, turns) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-        let mut tasks = Vec::new();
+        let mut tasks = JoinSet::new();
         for _ in 0..30 {
             let (locks, inside, turns) = (world.locks(), inside.clone(), turns.clone());
-            tasks.push(tokio::spawn(async move {
+            tasks.spawn(async move {
                 for _ in 0..10 {
                     let guard = locks.mutex("turn").lock().await.unwrap();
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
@@ -186,14 +185,9 @@ fn tasks_that_take_turns_are_given_the_time_to_take_them() {
                     turns.fetch_add(1, Ordering::SeqCst);
                     drop(guard);
                 }
-            }));
+            });
         }
-        let all = async {
-            for task in tasks {
-                task.await.unwrap();
-            }
-        };
-        world.within(TTL, all).await;
+        world.within(TTL, tasks.join_all()).await;
         assert_eq!(turns.load(Ordering::SeqCst), 300);
     });
 }
