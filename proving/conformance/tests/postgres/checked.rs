@@ -12,7 +12,7 @@ use servers::Postgres;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 
-use crate::world::{db, served, take, two, until};
+use crate::world::{db, request, served, take, two, until};
 
 /// Short enough to wait for, and long enough for a busy machine to check in time.
 const TTL: Duration = Duration::from_secs(2);
@@ -151,14 +151,11 @@ async fn a_lock_whose_holder_is_in_a_checked_transaction_is_held_and_can_be_wait
         panic!("{error:?}")
     };
     assert_eq!(held_by.fence, Some(guard.fence()));
-    let waits = tokio::spawn({
-        let other = other.clone();
-        async move { take(&other, "account:1").await }
-    });
+    let waits = tokio::spawn(request(&other, "account:1"));
     until("it waits", async || one.inspect("account:1").await.unwrap().waiters.len() == 1).await;
     transaction.commit().await.unwrap();
     guard.release().await.unwrap();
-    let _next = waits.await.unwrap();
+    let _next = waits.await.unwrap().unwrap();
 }
 
 /// A permit or a shared lock has its own row, and the same must hold for it.

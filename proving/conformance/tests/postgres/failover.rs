@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::task::block_in_place;
 use tokio_postgres::Client;
 
-use crate::world::{BUSY, Crowd, db, process, server, sessions, take, two, until};
+use crate::world::{BUSY, Crowd, db, process, request, server, sessions, take, two, until, until_found};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -39,11 +39,8 @@ impl Pair {
     async fn is_synchronous(&self, db: &Client) {
         db.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'").await.unwrap();
         db.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-        until("a synchronous standby", async || {
-            let synchronous = "SELECT FROM pg_stat_replication WHERE sync_state = 'sync'";
-            db.query_opt(synchronous, &[]).await.unwrap().is_some()
-        })
-        .await;
+        let synchronous = "SELECT FROM pg_stat_replication WHERE sync_state = 'sync'";
+        until_found("a synchronous standby", db, synchronous).await;
     }
 
     async fn fails_over(&self) {
@@ -117,11 +114,11 @@ async fn while_only_standbys_are_left_the_error_says_so_and_a_request_waits_for_
     for url in [format!("{only}?target_session_attrs=read-write"), only, both.clone()] {
         is_only_a_standby(&url).await;
     }
-    let waits = tokio::spawn(async move { take(&locks, "another").await.release().await });
+    let waits = tokio::spawn(request(&locks, "another"));
     is_only_a_standby(&both).await;
     assert!(!waits.is_finished());
     pair.promotes().await;
-    waits.await.unwrap().unwrap();
+    waits.await.unwrap().unwrap().release().await.unwrap();
 }
 
 /// Regression: a first host that accepted the connection, and then said nothing, used up the time
@@ -173,12 +170,9 @@ async fn a_release_whose_message_failed_is_no_loss() {
     let url = pair.primary.url();
     let [holder, next] = two(&url, 30 * SECOND).await;
     let guard = take(&holder, "k").await;
-    let waits = tokio::spawn(async move { take(&next, "k").await.release().await });
-    until("a process that listens waits", async || {
-        let waiting = "SELECT FROM leasehold.waiter WHERE channel > 0";
-        owner.query_opt(waiting, &[]).await.unwrap().is_some()
-    })
-    .await;
+    let waits = tokio::spawn(request(&next, "k"));
+    let listens = "SELECT FROM leasehold.waiter WHERE channel > 0";
+    until_found("a process that listens waits", &owner, listens).await;
     // Commits that notify come one after the other, and this one waits for the standby.
     standby.batch_execute("SELECT pg_wal_replay_pause()").await.unwrap();
     let notifies = db(&pair.primary).await;
@@ -186,11 +180,8 @@ async fn a_release_whose_message_failed_is_no_loss() {
     let notifies = tokio::spawn(async move {
         notifies.batch_execute("INSERT INTO written DEFAULT VALUES; NOTIFY elsewhere").await
     });
-    until("a commit that waits for the standby", async || {
-        let waiting = "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' LIMIT 1";
-        owner.query_opt(waiting, &[]).await.unwrap().is_some()
-    })
-    .await;
+    let waiting = "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    until_found("a commit that waits for the standby", &owner, waiting).await;
     let released = tokio::spawn(guard.release());
     until("the message waits for that commit, and is cancelled", async || {
         let waiting = sessions(&owner, "wait_event_type = 'Lock'").await;
@@ -204,7 +195,7 @@ async fn a_release_whose_message_failed_is_no_loss() {
     standby.batch_execute("SELECT pg_wal_replay_resume()").await.unwrap();
     released.unwrap();
     notifies.await.unwrap().unwrap();
-    waits.await.unwrap().unwrap();
+    waits.await.unwrap().unwrap().release().await.unwrap();
 }
 
 /// Asks for a second.

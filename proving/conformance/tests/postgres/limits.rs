@@ -11,7 +11,9 @@ use servers::Postgres;
 use tokio::task::block_in_place;
 use tokio::time::Instant;
 
-use crate::world::{BUSY, Crowd, db, process, role, served, server, sessions, take, two, until};
+use crate::world::{
+    BUSY, Crowd, db, process, request, role, served, server, sessions, take, two, until, until_session,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -95,10 +97,7 @@ async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys
     let kept = take(&locks, "kept").await;
     let others = db.transaction().await.unwrap();
     others.batch_execute("SELECT FROM leasehold.lease WHERE key = 'k' FOR UPDATE").await.unwrap();
-    let waits = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.mutex("k").lock().within(30 * SECOND).await.map(drop) }
-    });
+    let waits = tokio::spawn(locks.mutex("k").lock().within(30 * SECOND));
     let began = Instant::now();
     let mut slowest = Duration::ZERO;
     while !waits.is_finished() {
@@ -171,14 +170,11 @@ async fn a_held_lock_with_a_row_that_another_transaction_has_locked_is_held() {
 
     let mut events = other.events();
     // For half a second after the transaction, a request may still fail.
-    let waits = tokio::spawn({
-        let other = other.clone().with_outage_limit(10 * SECOND);
-        async move { take(&other, "k").await }
-    });
+    let waits = tokio::spawn(request(&other.clone().with_outage_limit(10 * SECOND), "k"));
     wait_for(&mut events, BUSY, |event| matches!(event, Event::Waiting { .. }).then_some(())).await;
     others.rollback().await.unwrap();
     guard.release().await.unwrap();
-    let _next = waits.await.unwrap();
+    let _next = waits.await.unwrap().unwrap();
     reader.release().await.unwrap();
 }
 
@@ -216,12 +212,8 @@ async fn a_deadlock_with_another_transaction_is_resolved() {
     while !said().contains("deadlock detected") {
         let transaction = others.transaction().await.unwrap();
         transaction.batch_execute("SELECT FROM leasehold.lease WHERE key = 'b' FOR UPDATE").await.unwrap();
-        let takes = locks.mutex_all(["a", "b"]);
-        let takes = tokio::spawn(async move { takes.lock().within(20 * SECOND).await });
-        until("the store waits for a row", async || {
-            !sessions(&looks, "wait_event_type = 'Lock'").await.is_empty()
-        })
-        .await;
+        let takes = tokio::spawn(locks.mutex_all(["a", "b"]).lock().within(20 * SECOND));
+        until_session(&looks, "wait_event_type = 'Lock'").await;
         transaction.batch_execute("SELECT FROM leasehold.lease WHERE key = 'a' FOR UPDATE").await.unwrap();
         transaction.commit().await.unwrap();
         takes.await.unwrap().unwrap().release().await.unwrap();

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::task::block_in_place;
 use tokio_postgres::Client;
 
-use crate::world::{db, served, server, take, terminate, until};
+use crate::world::{db, served, server, take, terminate, until, until_found};
 
 /// Others than the tests' own user must show this.
 const TRUST: &str = "local all all trust\nhost all postgres 127.0.0.1/32 trust\n";
@@ -27,17 +27,14 @@ async fn put(db: &Client, name: &str, text: &str) {
 async fn admits(db: &Client, web: &str) {
     put(db, "pg_hba.conf", &format!("{TRUST}{web}\n")).await;
     db.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-    until("the new rules", async || {
-        let rules = "SELECT FROM pg_hba_file_rules WHERE auth_method <> 'trust' AND error IS NULL";
-        db.query_opt(rules, &[]).await.unwrap().is_some()
-    })
-    .await;
+    let rules = "SELECT FROM pg_hba_file_rules WHERE auth_method <> 'trust' AND error IS NULL";
+    until_found("the new rules", db, rules).await;
 }
 
-async fn role(db: &Client, password: &str) {
-    let role = format!("CREATE ROLE web LOGIN PASSWORD '{password}'; GRANT USAGE ON SCHEMA leasehold TO web");
-    let tables = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold TO web";
-    db.batch_execute(&format!("{role}; {tables}")).await.unwrap();
+/// The role `web` with a password.
+async fn role(db: &Client, server: &Postgres) {
+    crate::world::role(db, server, &[]).await;
+    db.batch_execute("ALTER ROLE web PASSWORD 's3cret'").await.unwrap();
 }
 
 async fn connect(url: &str) -> Result<Locks, String> {
@@ -60,7 +57,7 @@ async fn is_refused(url: &str, because: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_may_be_in_the_url_or_in_a_file_that_is_read_again_for_each_connection() {
     let (server, db) = served().await;
-    role(&db, "s3cret").await;
+    role(&db, &server).await;
     admits(&db, "host all web 127.0.0.1/32 scram-sha-256").await;
     let web = |login: &str| server.url().replace("postgres@", login);
     until("a password is demanded", async || connect(&web("web@")).await.is_err()).await;
@@ -135,7 +132,7 @@ async fn encrypted(authority: &Authority, [certificate, key]: &[String; 2]) -> (
         if db.batch_execute("ALTER SYSTEM SET ssl = on").await.is_ok() {
             db.batch_execute("ALTER SYSTEM SET ssl_ca_file = 'root.crt'").await.unwrap();
             leasehold::postgres::init(&server.url()).await.unwrap();
-            role(&db, "s3cret").await;
+            role(&db, &server).await;
             admits(&db, "hostssl all web 127.0.0.1/32 scram-sha-256").await;
             return (server, db);
         }

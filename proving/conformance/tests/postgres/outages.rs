@@ -9,10 +9,13 @@ use leasehold::{Event, LockError, Locks, TokioRuntime};
 use leasehold_core::{Attempt, Claim, GrantAnswer, HoldAnswer, Holder, Key, Store as _, Ttl, WaitMode};
 use rustix::process::Signal;
 use tokio::runtime::Builder;
-use tokio::task::block_in_place;
+use tokio::task::{JoinSet, block_in_place};
 use tokio_postgres::Client;
 
-use crate::world::{BUSY, Crowd, process, served, server, sessions, signal, take, terminate, two, until};
+use crate::world::{
+    BUSY, Crowd, process, request, served, server, sessions, signal, take, terminate, two, until,
+    until_found, until_session,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -115,7 +118,7 @@ async fn is_given_back_after_a_commit_without_an_answer(keys: &'static [&str]) {
             }
         }
     });
-    until("a commit that waits for a standby", async || is_a_commit_waiting(&db).await).await;
+    until_session(&db, WAITS_FOR_A_STANDBY).await;
     let (error, _asks) = asked.await.unwrap();
     assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
     standby(&db, "").await;
@@ -131,9 +134,8 @@ async fn standby(db: &Client, names: &str) {
     db.batch_execute("SELECT pg_reload_conf()").await.unwrap();
 }
 
-async fn is_a_commit_waiting(db: &Client) -> bool {
-    !sessions(db, "wait_event = 'SyncRep'").await.is_empty()
-}
+/// The condition of a session with a commit that waits for a standby.
+const WAITS_FOR_A_STANDBY: &str = "wait_event = 'SyncRep'";
 
 /// The connection breaks after the commit that hands the lock over to a waiter of the same process.
 /// Nothing but the lost answer would have told it.
@@ -145,21 +147,18 @@ async fn a_waiter_whose_turn_was_in_an_answer_that_is_lost_asks_at_once() {
     // By itself it asks after at least two and a half seconds. On a busy machine, so may others.
     while told_after.len() < 5 {
         let guard = take(&locks, "k").await;
-        let waits = tokio::spawn({
-            let locks = locks.clone();
-            async move { (take(&locks, "k").await, Instant::now()) }
-        });
-        until("it can be told of its turn", async || {
-            let told = "SELECT FROM leasehold.waiter WHERE channel >= 0";
-            db.query_opt(told, &[]).await.unwrap().is_some()
-        })
-        .await;
+        let waits = request(&locks, "k");
+        let waits = tokio::spawn(async move { (waits.await.unwrap(), Instant::now()) });
+        let told = "SELECT FROM leasehold.waiter WHERE channel >= 0";
+        until_found("it can be told of its turn", &db, told).await;
         standby(&db, "nobody").await;
         let releases = tokio::spawn(guard.release());
         // The server may not have read the setting yet, and then answers.
-        until("it waits for a standby", async || releases.is_finished() || is_a_commit_waiting(&db).await)
-            .await;
-        terminate(&db, "wait_event = 'SyncRep'").await;
+        until("it waits for a standby", async || {
+            releases.is_finished() || !sessions(&db, WAITS_FOR_A_STANDBY).await.is_empty()
+        })
+        .await;
+        terminate(&db, WAITS_FOR_A_STANDBY).await;
         let (broken, is_lost) = (Instant::now(), !releases.is_finished());
         standby(&db, "").await;
         // It may be in doubt.
@@ -207,21 +206,14 @@ async fn all_waiters_of_a_process_ask_again_once_it_listens() {
     let (server, db) = served().await;
     let [holder, other] = two(&server.url(), 60 * SECOND).await;
     let guard = take(&holder, "k").await;
-    let waits: Vec<_> = (0..3)
-        .map(|_| {
-            let other = other.clone();
-            tokio::spawn(async move { take(&other, "k").await.release().await })
-        })
-        .collect();
-    until("all of them can be told of their turn", async || {
-        let told = "SELECT count(*) FROM leasehold.waiter WHERE channel >= 0";
-        db.query_one(told, &[]).await.unwrap().get::<_, i64>(0) == 3
-    })
-    .await;
-    guard.release().await.unwrap();
-    for waits in waits {
-        waits.await.unwrap().unwrap();
+    let mut waits = JoinSet::new();
+    for request in [(); 3].map(|()| request(&other, "k")) {
+        waits.spawn(async move { request.await.unwrap().release().await.unwrap() });
     }
+    let told = "SELECT FROM leasehold.waiter WHERE channel >= 0 HAVING count(*) = 3";
+    until_found("all of them can be told of their turn", &db, told).await;
+    guard.release().await.unwrap();
+    waits.join_all().await;
 }
 
 /// Regression: a listener blamed a pooler, and waited for half a minute, because the connection for
@@ -233,12 +225,9 @@ async fn a_listener_that_is_back_first_blames_no_pooler_and_tries_again_soon() {
     let [holder, waiter] = two(&server.url(), 60 * SECOND).await;
     let guard = take(&holder, "k").await;
     let mut events = waiter.events();
-    let waits = tokio::spawn(async move { take(&waiter, "k").await.release().await });
-    until("it listens", async || {
-        let locks = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'";
-        db.query_opt(locks, &[]).await.unwrap().is_some()
-    })
-    .await;
+    let waits = tokio::spawn(request(&waiter, "k"));
+    let listens = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'";
+    until_found("it listens", &db, listens).await;
     // Only the connection for requests reads this table.
     let locked = owner.transaction().await.unwrap();
     locked.batch_execute("LOCK TABLE leasehold.meta IN ACCESS EXCLUSIVE MODE").await.unwrap();
@@ -251,7 +240,7 @@ async fn a_listener_that_is_back_first_blames_no_pooler_and_tries_again_soon() {
     locked.rollback().await.unwrap();
     wait_for(&mut events, BUSY, |event| matches!(event, Event::PushBack { .. }).then_some(())).await;
     guard.release().await.unwrap();
-    waits.await.unwrap().unwrap();
+    waits.await.unwrap().unwrap().release().await.unwrap();
 }
 
 /// Otherwise they could come from a server that another one has replaced, whose clock would date them.
@@ -260,10 +249,7 @@ async fn when_requests_get_another_connection_so_do_notifications() {
     let (server, db) = served().await;
     let [holder, waiter] = two(&server.url(), 60 * SECOND).await;
     let guard = take(&holder, "k").await;
-    let waits = tokio::spawn({
-        let waiter = waiter.clone();
-        async move { take(&waiter, "k").await.release().await }
-    });
+    let waits = tokio::spawn(request(&waiter, "k"));
     let listener = async || {
         let listeners =
             "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted";
@@ -275,7 +261,7 @@ async fn when_requests_get_another_connection_so_do_notifications() {
     until("there is a new connection for requests", async || waiter.inspect("k").await.is_ok()).await;
     until("another session listens", async || listener().await.is_some_and(|session| session != first)).await;
     guard.release().await.unwrap();
-    waits.await.unwrap().unwrap();
+    waits.await.unwrap().unwrap().release().await.unwrap();
 }
 
 /// Regression: the connection of a request without an answer was used for all later ones, too.
@@ -328,20 +314,14 @@ async fn what_is_asked_after_a_transaction_without_an_answer_is_no_part_of_it() 
     for n in 0..3 {
         server.stop();
         // Served in a transaction of several statements, unlike a mutex.
-        let reads = tokio::spawn({
-            let locks = locks.clone();
-            async move { locks.rw_lock("read").read().within(SECOND).await.map(drop) }
-        });
+        let reads = tokio::spawn(locks.rw_lock("read").read().within(SECOND));
         // A transaction may take three calls of half a second.
         tokio::time::sleep(SECOND + SECOND / 4).await;
         let key = format!("taken:{n}");
-        let takes = tokio::spawn({
-            let (locks, key) = (locks.clone(), key.clone());
-            async move { take(&locks, &key).await }
-        });
+        let takes = tokio::spawn(request(&locks, &key));
         tokio::time::sleep(SECOND * 2 / 5).await;
         server.cont();
-        let guard = takes.await.unwrap();
+        let guard = takes.await.unwrap().unwrap();
         assert!(reads.await.unwrap().is_err());
         // An open transaction that nobody continues ends by then.
         tokio::time::sleep(SECOND * 3 / 2).await;

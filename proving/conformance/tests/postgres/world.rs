@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::postgres::init;
-use leasehold::{Fence, Guard, Locks};
+use leasehold::{Acquire, Fence, Guard, Locks};
 use rustix::process::{Pid, Signal, kill_process};
 use servers::Postgres;
 use tokio::task::{JoinHandle, block_in_place};
@@ -62,8 +62,12 @@ pub(crate) async fn process(url: &str, ttl: Duration) -> Locks {
     Locks::builder().ttl(ttl).connect(url).await.unwrap()
 }
 
+pub(crate) fn request(locks: &Locks, name: &str) -> Acquire {
+    locks.mutex(name).lock().within(BUSY)
+}
+
 pub(crate) async fn take(locks: &Locks, name: &str) -> Guard {
-    locks.mutex(name).lock().within(BUSY).await.unwrap_or_else(|error| panic!("{name}: {error}"))
+    request(locks, name).await.unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Waits until a condition is true.
@@ -75,11 +79,21 @@ pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) 
     }
 }
 
+/// Waits until a query has a row.
+pub(crate) async fn until_found(what: &str, db: &Client, query: &str) {
+    until(what, async || !db.query(query, &[]).await.unwrap().is_empty()).await;
+}
+
 /// The sessions of the stores that fulfil a condition.
 pub(crate) async fn sessions(db: &Client, condition: &str) -> Vec<i32> {
     let sql =
         format!("SELECT pid FROM pg_stat_activity WHERE application_name = 'leasehold' AND {condition}");
     db.query(&sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// Waits until a session of the stores fulfils a condition.
+pub(crate) async fn until_session(db: &Client, condition: &str) {
+    until(condition, async || !sessions(db, condition).await.is_empty()).await;
 }
 
 /// Sends a signal to sessions of a server that a test has started.
