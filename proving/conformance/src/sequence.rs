@@ -47,7 +47,7 @@ pub enum Step {
 pub const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
 
 /// The longest TTL of that quorum.
-pub(crate) const LONGEST: Duration = Duration::from_secs(5000);
+pub const LONGEST: Duration = Duration::from_secs(5000);
 
 /// Fences above this come from the previous fence and are compared exactly; those below come from a
 /// clock and are compared with one.
@@ -416,7 +416,7 @@ fn waits(dice: &mut Dice, wall: Stamp) -> Request {
     Request::Grant { attempt, wait, not_after: not_after(dice, wall) }
 }
 
-const DAY: Duration = Duration::from_secs(86_400);
+pub const DAY: Duration = Duration::from_secs(86_400);
 
 /// Also a run that began to vouch recently, or at a later clock reading than now; another run; and
 /// a value that is not a run id.

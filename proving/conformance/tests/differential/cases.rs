@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use conformance::sequence::{RUN, WINDOW, heard};
+use conformance::sequence::{DAY, LONGEST, RUN, WINDOW, heard};
 use leasehold_core::{
     Answer, Attempt, Claim, Fence, GrantAnswer, Holder, Key, KeyState, Label, Mark, Owner, Proposal, Request,
     Signal, Stamp, Ttl, Wait,
@@ -108,9 +108,8 @@ macro_rules! ensure {
 mod queue;
 mod shares;
 
-const LONGEST: Duration = Duration::from_secs(5000);
 const SECOND: u64 = 1_000_000;
-const NEVER: Stamp = Stamp::from_micros(1 << 53);
+pub(crate) const NEVER: Stamp = Stamp::from_micros(1 << 53);
 
 fn key(name: &str) -> Key {
     Key::new(name).unwrap()
@@ -328,8 +327,6 @@ fn exists(subject: &mut Subject, key: impl AsRef<[u8]>) -> bool {
 fn vouched(subject: &mut Subject, kept: Duration) {
     run::<()>(subject, cmd("SET").arg(MEMBER_KEY).arg(RUN).arg("PX").arg(kept.as_millis().to_string()));
 }
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn a_fence_that_is_no_number_is_an_error(subject: &mut Subject) {
     let (ours, member) = (by(1, "a"), at_member(by(1, "a"), 7));

@@ -4,28 +4,43 @@
 use std::collections::BTreeMap;
 
 use conformance::sequence::RUN;
-use leasehold_core::{Attempt, Fence, Holder, Proposal, Request, Stamp, Wait};
+use leasehold_core::{Attempt, Fence, Holder, Proposal, Request, Wait};
 use leasehold_redis::script::{Call, Vouching, batch_call, renew_batch};
 use leasehold_redis::wire::channel_of;
 use redis::cmd;
 use servers::{Flavor, Server};
 
-use crate::cases::{self, single};
+use crate::cases::{self, NEVER, single};
 use crate::subject::Subject;
 
-/// Each in an empty store.
-const ALL: [fn(&mut Subject); 6] = [
+/// Defines `all`, and a test for each scenario in an empty store.
+macro_rules! scenarios {
+    ($($scenario:ident,)+) => {
+        /// Runs all scenarios, and panics in one that has another cost.
+        pub(crate) fn all(subject: &mut Subject) {
+            cases::each(subject, &[$($scenario),+]);
+        }
+
+        mod each {
+            use super::*;
+
+            servers::tests! {
+                $(fn $scenario() = cases::each(
+                    &mut Subject::on(&Server::start(Flavor::Valkey91)),
+                    &[super::$scenario],
+                );)+
+            }
+        }
+    };
+}
+
+scenarios! {
     a_batch_asks_once_for_all_of_its_claims,
     a_batch_at_a_member_asks_twice_more,
     a_release_reads_a_few_waiters,
     a_join_reads_only_the_end_of_the_queue,
     dead_waiters_are_checked_together,
     the_first_reader_asks_once_what_there_is,
-];
-
-/// Runs all scenarios, and panics in one that has another cost.
-pub(crate) fn all(subject: &mut Subject) {
-    cases::each(subject, &ALL);
 }
 
 fn by(who: u128) -> Attempt {
@@ -66,8 +81,6 @@ fn are(costs: &BTreeMap<String, u64>, expected: &[(&str, u64)]) {
     assert_eq!(costs, expected);
 }
 
-const LATER: Stamp = Stamp::from_micros(1 << 53);
-
 /// At any number of claims, except for the writes, and for the remaining times of leases. All
 /// claims have one fence key.
 fn a_batch_asks_once_for_all_of_its_claims(subject: &mut Subject) {
@@ -76,14 +89,14 @@ fn a_batch_asks_once_for_all_of_its_claims(subject: &mut Subject) {
         let all: Vec<_> = all.iter().collect();
         let n = u64::from(n);
         for met_before in [false, true] {
-            let cost = costs_of(subject, &batch_call(&all, &[], LATER, None, false));
+            let cost = costs_of(subject, &batch_call(&all, &[], NEVER, None, false));
             let kept = [("pttl", 1)];
             let looks = [("time", 1), ("get", 1), ("exists", 1), ("set", n + 1)];
             are(&cost, &[&looks[..], if met_before { &kept } else { &[] }].concat());
             let mut cost = costs_of(subject, &renew_batch(&all, None, false));
             cost.remove("pexpire"); // Within the same millisecond there is nothing to prolong.
             are(&cost, &[("mget", 1), ("pttl", n + 1)]);
-            let cost = costs_of(subject, &batch_call(&[], &all, LATER, None, false));
+            let cost = costs_of(subject, &batch_call(&[], &all, NEVER, None, false));
             are(&cost, &[("mget", 1), ("del", 1)]);
         }
     }
@@ -96,8 +109,8 @@ fn a_batch_at_a_member_asks_twice_more(subject: &mut Subject) {
     let proposal = Proposal { fence: Fence::new(1).unwrap(), max_ttl: longest };
     let all = ["a", "b"].map(|key| cases::by(1, key).at_member(Holder::from_bits(1), proposal));
     let vouching = Some(Vouching { run: Some(RUN), longest });
-    let grants = batch_call(&[&all[0], &all[1]], &[], LATER, vouching, false);
-    let releases = batch_call(&[], &[&all[0], &all[1]], LATER, None, false);
+    let grants = batch_call(&[&all[0], &all[1]], &[], NEVER, vouching, false);
+    let releases = batch_call(&[], &[&all[0], &all[1]], NEVER, None, false);
     for _ in 0..2 {
         let mut cost = costs_of(subject, &grants);
         cost.remove("pexpire"); // Within the same millisecond there is nothing to prolong.
@@ -172,22 +185,4 @@ fn the_first_reader_asks_once_what_there_is(subject: &mut Subject) {
     let cost = costs(subject, &Request::Grant { attempt, wait: None, not_after: None });
     let looks = [("time", 1), ("getrange", 2), ("exists", 3), ("pttl", 1)];
     are(&cost, &[&looks[..], &[("set", 2), ("zadd", 1), ("hset", 1), ("pexpireat", 3)]].concat());
-}
-
-fn costs_what_it_should(scenario: fn(&mut Subject)) {
-    cases::each(&mut Subject::on(&Server::start(Flavor::Valkey91)), &[scenario]);
-}
-
-servers::tests! {
-    fn a_batch_reads_the_keys_of_all_its_claims_in_one_command() =
-        costs_what_it_should(a_batch_asks_once_for_all_of_its_claims);
-    fn a_batch_at_a_member_costs_two_questions_more() =
-        costs_what_it_should(a_batch_at_a_member_asks_twice_more);
-    fn a_release_reads_a_few_waiters_of_a_queue() = costs_what_it_should(a_release_reads_a_few_waiters);
-    fn a_request_that_joins_a_queue_reads_its_end() =
-        costs_what_it_should(a_join_reads_only_the_end_of_the_queue);
-    fn a_hundred_dead_waiters_are_checked_together() =
-        costs_what_it_should(dead_waiters_are_checked_together);
-    fn the_first_reader_of_a_free_key_asks_once_whether_anything_is_left_there() =
-        costs_what_it_should(the_first_reader_asks_once_what_there_is);
 }

@@ -22,9 +22,6 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const STEPS: usize = 30;
 
-/// The last fence that a double represents exactly.
-const FENCE_MAX: u64 = (1 << 53) - 1;
-
 /// The time in ms for which a member must still know its run; below it a batch is not enough: half
 /// a month.
 const MEMBER_KEPT: i64 = 15 * 24 * 3600 * 1000;
@@ -256,7 +253,7 @@ impl Subject {
             Request::Release(_) => is_plain,
             Request::Renew(_) => is_vouched && is_plain,
             _ => {
-                let follows = |last| follows(last).is_some_and(|last: u64| last < FENCE_MAX);
+                let follows = |last| follows(last).is_some_and(|last: u64| last < Fence::MAX.get());
                 is_vouched && there == 0 && fence.is_none_or(follows)
             }
         })
@@ -457,7 +454,7 @@ fn in_batch(request: &Request) -> Option<(Call, &Attempt)> {
     let vouching = attempt.proposal.map(|proposal| Vouching { run: Some(RUN), longest: proposal.max_ttl });
     let call = match request {
         Request::Grant { not_after, .. } => {
-            let not_after = not_after.unwrap_or(Stamp::from_micros(FENCE_MAX));
+            let not_after = not_after.unwrap_or(Stamp::from_micros(Fence::MAX.get()));
             script::batch_call(&[attempt], &[], not_after, vouching, false)
         }
         Request::Renew(_) => script::renew_batch(&[attempt], vouching, false),
