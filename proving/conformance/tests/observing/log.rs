@@ -4,9 +4,10 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use conformance::faulty::CallFate;
+use leasehold::Locks;
 use tokio::time::sleep;
 use tracing::Level;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::subscriber::{DefaultGuard, set_default};
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use super::world::{SECOND, TTL, World};
@@ -16,18 +17,6 @@ use super::world::{SECOND, TTL, World};
 struct Page(Arc<Mutex<Vec<u8>>>);
 
 impl Page {
-    /// Collects this thread's log lines for as long as the guard lives.
-    fn listen(&self, level: Level) -> tracing::subscriber::DefaultGuard {
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(level)
-            .with_ansi(false)
-            .without_time()
-            .with_span_events(FmtSpan::CLOSE)
-            .with_writer(self.clone())
-            .finish();
-        tracing::subscriber::set_default(subscriber)
-    }
-
     fn lines(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         text.lines().filter(|line| line.contains("leasehold")).map(Into::into).collect()
@@ -44,10 +33,17 @@ impl Page {
 }
 
 /// A world, and the log of this thread for as long as the guard lives.
-fn logged(level: Level) -> (Page, tracing::subscriber::DefaultGuard, World) {
+fn logged(level: Level) -> (Page, DefaultGuard, World) {
     let page = Page::default();
-    let listening = page.listen(level);
-    (page, listening, World::begin(TTL))
+    let writer = page.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_ansi(false)
+        .without_time()
+        .with_span_events(FmtSpan::CLOSE)
+        .with_writer(move || writer.clone())
+        .finish();
+    (page, set_default(subscriber), World::begin(TTL))
 }
 
 impl io::Write for Page {
@@ -58,14 +54,6 @@ impl io::Write for Page {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Page {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
     }
 }
 
@@ -146,27 +134,20 @@ async fn no_line_shows_more_of_a_holder_than_eight_digits() {
 /// A log handler that asks for the state of locks must not deadlock.
 #[tokio::test(start_paused = true)]
 async fn a_log_may_look_at_the_locks_that_it_tells_of() {
-    struct Curious(Arc<Mutex<Option<leasehold::Locks>>>, Arc<Mutex<usize>>);
-    impl tracing::Subscriber for Curious {
-        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-            true
-        }
-        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-            tracing::span::Id::from_u64(1)
-        }
-        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-        fn event(&self, _: &tracing::Event<'_>) {
-            if let Some(locks) = &*self.0.lock().unwrap() {
+    let (locks, looked) = (Arc::new(Mutex::new(None::<Locks>)), Arc::new(Mutex::new(0)));
+    // Called for each line of the log.
+    let writer = {
+        let (locks, looked) = (locks.clone(), looked.clone());
+        move || {
+            if let Some(locks) = &*locks.lock().unwrap() {
                 let _ = locks.guards();
-                *self.1.lock().unwrap() += 1;
+                *looked.lock().unwrap() += 1;
             }
+            io::sink()
         }
-        fn enter(&self, _: &tracing::span::Id) {}
-        fn exit(&self, _: &tracing::span::Id) {}
-    }
-    let (locks, looked) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(0)));
-    let _listening = tracing::subscriber::set_default(Curious(locks.clone(), looked.clone()));
+    };
+    let subscriber = tracing_subscriber::fmt().with_max_level(Level::TRACE).with_writer(writer).finish();
+    let _listening = set_default(subscriber);
     let world = World::begin(TTL);
     *locks.lock().unwrap() = Some(world.locks.clone());
     let guard = world.locks.mutex("k").lock().await.unwrap();
