@@ -520,7 +520,8 @@ fn a_batch_at_a_member_needs_its_run(subject: &mut Subject) {
 
 fn a_member_abstains_for_the_longest_ttl_and_a_second(subject: &mut Subject) {
     let slot = 15_495; // Of the key `a`.
-    let member = call_of_vouch(slot);
+    let (key, longest) = (member_key_in(slot), LONGEST.as_millis().to_string());
+    let member = Call::of(&script::VOUCH, &[key.as_bytes()], &[b"0", RUN.as_bytes(), longest.as_bytes()]);
     let whole = LONGEST + Duration::from_secs(1);
     let left_of = |value: &Value| match fields(value) {
         [Value::Int(10), Value::Int(left), ..] => Duration::from_millis(u64::try_from(*left).unwrap()),
@@ -555,11 +556,6 @@ fn a_member_abstains_for_the_longest_ttl_and_a_second(subject: &mut Subject) {
     // It began when the clock was set later than it is now: it starts over.
     set(subject, &name, format!("{RUN} {}", now + 3600 * SECOND));
     ensure!(left_of(&say(subject, &member)) <= whole);
-}
-
-fn call_of_vouch(slot: u16) -> Call {
-    let (key, longest) = (member_key_in(slot), LONGEST.as_millis().to_string());
-    Call::of(&script::VOUCH, &[key.as_bytes()], &[b"0", RUN.as_bytes(), longest.as_bytes()])
 }
 
 fn a_member_knows_its_run_for_long_enough(subject: &mut Subject) {

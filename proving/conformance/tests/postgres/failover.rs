@@ -43,11 +43,6 @@ impl Pair {
         until_found("a synchronous standby", db, synchronous).await;
     }
 
-    async fn fails_over(&self) {
-        block_in_place(|| self.primary.kill_9());
-        self.promotes().await;
-    }
-
     async fn promotes(&self) {
         db(&self.standby).await.batch_execute("SELECT pg_promote()").await.unwrap();
     }
@@ -62,7 +57,8 @@ async fn with_a_synchronous_standby_a_failover_grants_nothing_twice_and_forgets_
     let kept = take(&holder, "kept").await;
     let crowd = Crowd::start(&processes, "k");
     crowd.goes_on(20).await;
-    pair.fails_over().await;
+    block_in_place(|| pair.primary.kill_9());
+    pair.promotes().await;
     crowd.goes_on(20).await;
     crowd.end().await;
 

@@ -98,33 +98,29 @@ async fn a_server_that_hangs_is_named_as_the_cause_and_so_is_one_that_is_gone() 
 async fn a_grant_whose_commit_was_never_answered_is_given_back() {
     // Several keys are granted in a transaction of several statements.
     for keys in [&["k"][..], &["k", "l"]] {
-        is_given_back_after_a_commit_without_an_answer(keys).await;
-    }
-}
-
-async fn is_given_back_after_a_commit_without_an_answer(keys: &'static [&str]) {
-    let (server, db) = served().await;
-    let url = server.url();
-    let asks = Locks::builder().ttl(60 * SECOND).outage_limit(SECOND).connect(&url).await.unwrap();
-    let other = process(&url, 60 * SECOND).await;
-    standby(&db, "nobody").await;
-    // The server waits for a standby only once its checkpointer has read the settings; releases
-    // never wait for one.
-    let asked = tokio::spawn(async move {
-        loop {
-            match asks.mutex_all(keys).lock().await {
-                Ok(guard) => drop(guard.release().await.unwrap()),
-                Err(error) => return (error, asks),
+        let (server, db) = served().await;
+        let url = server.url();
+        let asks = Locks::builder().ttl(60 * SECOND).outage_limit(SECOND).connect(&url).await.unwrap();
+        let other = process(&url, 60 * SECOND).await;
+        standby(&db, "nobody").await;
+        // The server waits for a standby only once its checkpointer has read the settings; releases
+        // never wait for one.
+        let asked = tokio::spawn(async move {
+            loop {
+                match asks.mutex_all(keys).lock().await {
+                    Ok(guard) => drop(guard.release().await.unwrap()),
+                    Err(error) => return (error, asks),
+                }
             }
+        });
+        until_session(&db, WAITS_FOR_A_STANDBY).await;
+        let (error, _asks) = asked.await.unwrap();
+        assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
+        standby(&db, "").await;
+        // The lease that it was granted would last a minute.
+        for name in keys {
+            take(&other, name).await.release().await.unwrap();
         }
-    });
-    until_session(&db, WAITS_FOR_A_STANDBY).await;
-    let (error, _asks) = asked.await.unwrap();
-    assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
-    standby(&db, "").await;
-    // The lease that it was granted would last a minute.
-    for name in keys {
-        take(&other, name).await.release().await.unwrap();
     }
 }
 

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use leasehold::postgres::{InitOutcome, init};
 
-use tokio_postgres::Client;
-
 use crate::world::{Crowd, db, process, served, server, take};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,22 +46,17 @@ async fn tables_that_need_a_later_version_are_refused_before_anything_is_asked_o
     assert!(refused.contains("takes a program of version 3"), "{refused}");
 }
 
-/// The tables as version 1 had them.
-async fn make_version_1(db: &Client) {
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_version_1_are_upgraded_with_their_locks_and_fences() {
+    let (server, db) = served().await;
+    let url = server.url();
+    let before = process(&url, 5 * SECOND).await;
+    let kept = take(&before, "kept").await;
     let older = "ALTER TABLE leasehold.unresponsive RENAME TO struck; \
         ALTER TABLE leasehold.struck RENAME CONSTRAINT unresponsive_pkey TO struck_pkey; \
         ALTER TABLE leasehold.lease RENAME COLUMN queue_ends TO line_ends; \
         UPDATE leasehold.meta SET value = '1' WHERE name IN ('version', 'readable_by')";
     db.batch_execute(older).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn tables_of_version_1_are_upgraded_with_their_locks_and_fences() {
-    let server = server(&[]).await;
-    let (db, url) = (db(&server).await, server.url());
-    let before = process(&url, 5 * SECOND).await;
-    let kept = take(&before, "kept").await;
-    make_version_1(&db).await;
     let refused = leasehold::Locks::connect(&url).await.unwrap_err().to_string();
     assert!(refused.contains("version 1") && refused.contains("leasehold init"), "{refused}");
 

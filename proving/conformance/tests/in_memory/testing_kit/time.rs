@@ -198,7 +198,7 @@ fn threads_that_block_have_time_by_hand_as_well() {
     let guard = world.blocking_locks().mutex("k").lock().wait().unwrap();
     let others = world.blocking_locks();
     let waiting = thread::spawn(move || others.mutex("k").lock().within(TTL).wait().map(drop));
-    while others_in_line(&world) == 0 {
+    while world.blocking_locks().inspect("k").unwrap().waiters.is_empty() {
         thread::yield_now();
     }
     world.blocking_advance(TTL - SECOND);
@@ -209,10 +209,6 @@ fn threads_that_block_have_time_by_hand_as_well() {
     world.blocking_advance(3600 * SECOND);
     assert!(guard.is_held());
     guard.release().unwrap();
-}
-
-fn others_in_line(world: &World) -> usize {
-    world.blocking_locks().inspect("k").unwrap().waiters.len()
 }
 
 #[test]
