@@ -15,6 +15,16 @@ const SECOND: Duration = Duration::from_secs(1);
 /// With a hash tag and without, and some that look like one.
 const NAMES: [&[u8]; 6] = [b"plain", b"{order:7}:stock", b"{}", b"{", b"a}b{c", b"\xff\0{x"];
 
+/// Defines the tests of a scenario: its name on each of these flavors.
+macro_rules! on_each {
+    ($scenario:ident: $($test:ident on $flavor:ident,)+) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $test() {
+            $scenario(Flavor::$flavor).await;
+        })+
+    };
+}
+
 async fn locks(cluster: &Cluster) -> Locks {
     Locks::builder().ttl(10 * SECOND).connect(&cluster.url()).await.unwrap()
 }
@@ -112,24 +122,11 @@ async fn slots_move_under_load(flavor: Flavor) {
     tasks.join_all().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn moving_slots_under_load_cause_no_error_on_5_0() {
-    slots_move_under_load(Flavor::Redis50).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn moving_slots_under_load_cause_no_error_on_6_2() {
-    slots_move_under_load(Flavor::Redis62).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn moving_slots_under_load_cause_no_error_on_7_0() {
-    slots_move_under_load(Flavor::Redis70).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn moving_slots_under_load_cause_no_error_on_9_1() {
-    slots_move_under_load(Flavor::Valkey91).await;
+on_each! { slots_move_under_load:
+    moving_slots_under_load_cause_no_error_on_5_0 on Redis50,
+    moving_slots_under_load_cause_no_error_on_6_2 on Redis62,
+    moving_slots_under_load_cause_no_error_on_7_0 on Redis70,
+    moving_slots_under_load_cause_no_error_on_9_1 on Valkey91,
 }
 
 /// Free or queued, an acquisition costs a grant and a release; finding the owner costs nothing
@@ -348,24 +345,11 @@ async fn a_master_dies(flavor: Flavor) {
     assert!(waited < 3 * SECOND, "{flavor}: {waited:?} after the promotion");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replica_in_its_masters_place_is_found_on_5_0() {
-    a_master_dies(Flavor::Redis50).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replica_in_its_masters_place_is_found_on_6_2() {
-    a_master_dies(Flavor::Redis62).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replica_in_its_masters_place_is_found_on_7_0() {
-    a_master_dies(Flavor::Redis70).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replica_in_its_masters_place_is_found_on_9_1() {
-    a_master_dies(Flavor::Valkey91).await;
+on_each! { a_master_dies:
+    a_replica_in_its_masters_place_is_found_on_5_0 on Redis50,
+    a_replica_in_its_masters_place_is_found_on_6_2 on Redis62,
+    a_replica_in_its_masters_place_is_found_on_7_0 on Redis70,
+    a_replica_in_its_masters_place_is_found_on_9_1 on Valkey91,
 }
 
 /// Regression: the quorum scanned the first node of the cluster again and again. So a watch found no
