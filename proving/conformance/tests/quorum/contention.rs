@@ -134,20 +134,6 @@ async fn rivals_in_different_queues_are_all_served() {
     timeout(6 * TTL, tasks.join_all()).await.expect("nobody starves");
 }
 
-/// The holder is gone; the waiter has the lock soon after its lease's end.
-#[tokio::test(start_paused = true)]
-async fn a_dead_holder_costs_its_lease_and_little_more() {
-    let world = World::of(3);
-    let (dead, waiter) = (world.process(), world.process());
-    let guard = lock(&dead).await;
-    dead.set(0..3, &CallFate::Hung);
-    let begun = world.time.passed();
-    let next = lock(&waiter).await;
-    let waited = world.time.passed() - begun;
-    assert!(waited >= TTL && waited <= TTL + SECOND, "{waited:?}");
-    assert!(!guard.is_held() && next.fence() > guard.fence());
-}
-
 /// Two readers that had to raise their fences chose the same number: 14 of 1,468 were shared
 /// without any fault.
 #[tokio::test(start_paused = true)]

@@ -36,19 +36,6 @@ async fn a_hung_member_slows_nobody_whichever_it_is() {
     assert_eq!(second_acquisition_with(&[0, 3], &CallFate::Hung).await, TRIP);
 }
 
-/// The very first acquisition does not know yet that the queue's member is silent, and waits a
-/// little for its answer.
-#[tokio::test(start_paused = true)]
-async fn a_hanging_queue_member_is_waited_for_once_and_briefly() {
-    let (world, process) = process_of(3);
-    process.set([0], &CallFate::Hung);
-    let _first = process.locks.mutex("a").lock().await.unwrap();
-    let waited = world.time.passed();
-    assert!(waited <= Duration::from_millis(100), "{waited:?}");
-    let _second = process.locks.mutex("b").lock().await.unwrap();
-    assert_eq!(world.time.passed(), waited);
-}
-
 #[tokio::test(start_paused = true)]
 async fn with_a_minority_killed_locks_are_taken_kept_and_released() {
     let (world, process) = process_of(5);
