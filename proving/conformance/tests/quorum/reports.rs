@@ -86,28 +86,16 @@ async fn a_renewal_that_finds_the_lease_gone_says_at_which_members() {
     drop(theirs);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_refused_try_says_who_holds_the_lock_at_which_member() {
-    let world = World::of(3);
-    let holder = world.process_with(|builder| builder.label("web-3"));
-    let _guard = holder.locks.mutex("k").lock().await.unwrap();
-    let process = world.process();
-    process.set([2], &CallFate::Refused);
-    let error = process.locks.mutex("k").lock().within(Duration::ZERO).await.unwrap_err();
-    assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
-    let text = votes(Error::from(error).quorum_report());
-    assert!(text.starts_with("0 of 3 stores granted, "), "{text}");
-    assert!(text.contains("memory:a: held by web-3") && text.contains("memory:c: "), "{text}");
-}
-
 /// The queue is that of one member, but all were asked before.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_waits_in_vain_says_how_the_members_voted() {
+async fn a_request_that_is_refused_or_waits_in_vain_says_how_the_members_voted() {
     let world = World::of(3);
     let holder = world.process_with(|builder| builder.label("web-3"));
     let _guard = holder.locks.mutex("k").lock().await.unwrap();
     let process = world.process();
     process.set([2], &CallFate::Refused);
+    let refused = process.locks.mutex("k").lock().within(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(refused, LockError::TimedOut { .. }), "{refused:?}");
     let lock = || process.locks.mutex("k").lock().within(Duration::from_secs(20));
     let (waited, full) = tokio::join!(lock(), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -116,7 +104,7 @@ async fn a_request_that_waits_in_vain_says_how_the_members_voted() {
     let (waited, full) = (waited.unwrap_err(), full.unwrap_err());
     assert!(matches!(waited, LockError::TimedOut { place: Some(1), .. }), "{waited:?}");
     assert!(matches!(full, LockError::QueueFull { length: 1, .. }), "{full:?}");
-    for error in [waited, full] {
+    for error in [refused, waited, full] {
         let text = votes(Error::from(error).quorum_report());
         assert!(text.starts_with("0 of 3 stores granted, "), "{text}");
         assert!(text.contains("memory:a: held by web-3") && text.contains("memory:c: "), "{text}");
