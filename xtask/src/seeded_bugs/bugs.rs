@@ -485,7 +485,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "machine.handle_own_renewal(now, { let _ = sent; now }, ttl, answer);",
         tests: &[(
             InMemory,
-            "guards_in_virtual_time::a_renewal_of_ones_own_counts_from_before_its_request_was_sent",
+            "guards_in_virtual_time::a_renewal_of_ones_own_counts_from_before_its_request_was_sent_and_never_shortens",
         )],
     },
     Bug {

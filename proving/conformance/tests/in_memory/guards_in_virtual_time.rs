@@ -259,11 +259,14 @@ async fn a_renewal_of_ones_own_lengthens_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_of_ones_own_counts_from_before_its_request_was_sent() {
+async fn a_renewal_of_ones_own_counts_from_before_its_request_was_sent_and_never_shortens() {
     let (world, guard) = holding().await;
     world.store.once("renew", CallFate::Slow(2 * SECOND));
     let left = guard.renew(3 * TTL).await.unwrap();
     assert!(left > 3 * TTL - 3 * SECOND && left <= 3 * TTL - 2 * SECOND, "{left:?}");
+    assert_eq!(guard.renew(SECOND).await.unwrap(), left);
+    world.locks.break_lease("k", guard.fence()).await.unwrap();
+    assert!(matches!(guard.renew(SECOND).await, Err(RenewError::Lost(_))));
 }
 
 /// redislock: `acquire(key)` with `retries`. redisLocker: `waitLock` exceeded its time. node-redlock:
@@ -835,34 +838,29 @@ async fn a_done_job_is_marked_as_soon_as_a_silent_store_is_back() {
     }
 }
 
+/// A caller that undid the work of a job that may be marked would lose it: nobody does a marked job
+/// again.
 #[tokio::test(start_paused = true)]
-async fn a_mark_that_cannot_be_written_within_the_lease_is_an_error() {
-    for (fate, within) in [(CallFate::Lost, TTL), (CallFate::Refused, Duration::ZERO)] {
+async fn a_mark_that_is_not_confirmed_within_the_lease_is_an_error_that_says_whether_the_job_may_be_marked() {
+    for (fate, within, may_be, is) in [
+        (CallFate::Lost, TTL, true, false),
+        (CallFate::AnswerLost, TTL, true, true),
+        (CallFate::Refused, Duration::ZERO, false, false),
+    ] {
         let world = World::begin(TTL);
         let doing = world.locks.once("job").begin().await.unwrap().unwrap();
         world.store.set(fate.clone());
         let asked = world.time.now();
         let error = doing.mark().await.unwrap_err();
         assert!(matches!(error, MarkError::Unreachable(_) | MarkError::Lost(_)), "{fate:?}: {error}");
+        assert_eq!(error.to_string().starts_with("perhaps not marked"), may_be, "{fate:?}: {error}");
         assert!(world.time.now() <= asked + within, "{fate:?}");
         drop(doing);
         world.store.set(CallFate::Fair);
-        sleep(2 * TTL).await;
-        assert_eq!(world.others().once("job").mark().await.unwrap(), None, "{fate:?}");
-    }
-}
-
-/// A caller that undid the work then would lose it: nobody does a marked job again.
-#[tokio::test(start_paused = true)]
-async fn an_error_about_a_mark_says_whether_the_job_may_be_marked() {
-    for (fate, may_be) in [(CallFate::AnswerLost, true), (CallFate::Refused, false)] {
-        let world = World::begin(TTL);
-        let doing = world.locks.once("job").begin().await.unwrap().unwrap();
-        world.store.set(fate.clone());
-        let error = doing.mark().await.unwrap_err().to_string();
-        assert_eq!(error.starts_with("perhaps not marked"), may_be, "{error}");
-        world.store.set(CallFate::Fair);
-        assert_eq!(world.others().once("job").mark().await.unwrap().is_some(), may_be, "{fate:?}");
+        for later in [Duration::ZERO, 2 * TTL] {
+            sleep(later).await;
+            assert_eq!(world.others().once("job").mark().await.unwrap().is_some(), is, "{fate:?}");
+        }
     }
 }
 
