@@ -78,6 +78,8 @@ impl<'a> PendingAdoption<'a> {
         if let Some(there) = handle.store.parts().transfer {
             there.adopted(&attempt, token.fence);
         }
+        // This releases the key at the members of a quorum that have not recorded the adopter.
+        handle.give_up(attempt.by(token.holder));
         let mut keep = LeaseRenewal::new(now, lease, ttl, handle.drift, renewal);
         keep.handle_adopted(now);
         let holding = Holding::new(attempt, token.fence, now, 1, keep.lease(), runtime.clone());
