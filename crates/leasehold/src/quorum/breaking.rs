@@ -90,13 +90,12 @@ impl AdminStore for QuorumStore {
         })
     }
 
-    /// The latest break that any of the members remembers. Each records it with the fence that it
-    /// had there.
+    /// The latest break that a majority of the members remembers, or else any of them.
     fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
         Box::pin(async move {
             let look = |store: Arc<dyn Store>, key| async move { store.admin()?.last_break(&key).await };
             let records = all_say(&self.quorum, self.quorum.look_limit(), key, look).await?;
-            Ok(records.into_iter().flatten().max_by_key(rank))
+            Ok(latest(&self.quorum, records.into_iter().flatten().collect()))
         })
     }
 
@@ -106,14 +105,12 @@ impl AdminStore for QuorumStore {
             let look = |store: Arc<dyn Store>, prefix: Vec<u8>| async move {
                 store.admin()?.list_breaks(&prefix).await
             };
-            let mut latest: BTreeMap<Key, BreakRecord> = BTreeMap::new();
+            let mut by_key: BTreeMap<Key, Vec<BreakRecord>> = BTreeMap::new();
             let listed = all_say(&self.quorum, MANY_KEYS_LIMIT, prefix, look).await?;
             for broken in listed.into_iter().flatten() {
-                if latest.get(&broken.key).is_none_or(|other| rank(other) < rank(&broken)) {
-                    latest.insert(broken.key.clone(), broken);
-                }
+                by_key.entry(broken.key.clone()).or_default().push(broken);
             }
-            Ok(latest.into_values().collect())
+            Ok(by_key.into_values().filter_map(|records| latest(&self.quorum, records)).collect())
         })
     }
 
@@ -160,6 +157,19 @@ fn was_broken(store: Arc<dyn Store>, key: Key, fence: Fence) -> StoreFuture<'sta
         let is_this = last.is_some_and(|last| last.fence == fence);
         Ok(if is_this { HoldAnswer::Done } else { HoldAnswer::NotHeld { key, held_by: None } })
     })
+}
+
+/// The latest of these records of the members.
+///
+/// Each member records a break with the fence that the lease had there, which is greater at a member
+/// that took the lease later than the others. The fence that a majority recorded is the agreed one:
+/// a later break that was completed has replaced the record at a majority.
+fn latest(quorum: &QuorumState, mut records: Vec<BreakRecord>) -> Option<BreakRecord> {
+    let recorded = |fence| records.iter().filter(|record| record.fence == fence).count();
+    let agreed =
+        records.iter().map(|record| record.fence).find(|fence| recorded(*fence) >= quorum.majority());
+    records.retain(|record| agreed.is_none_or(|agreed| record.fence == agreed));
+    records.into_iter().max_by_key(rank)
 }
 
 /// The last break of a key has the highest fence. Members record a break one after the other, and

@@ -10,7 +10,7 @@ use leasehold_core::{
     WaitMode,
 };
 
-use super::world::{MAX_TTL, MILLISECOND, World, fence, held_at, key, quorum_of};
+use super::world::{MAX_TTL, MILLISECOND, World, fence, held_at, is_refused, key, quorum_of};
 
 /// A notice that has already arrived.
 fn told(notices: &mut Box<dyn Notices>) -> Option<Notice> {
@@ -65,6 +65,30 @@ async fn the_time_of_a_break_is_that_of_the_first_member() {
     let record = quorum.last_break(&key("k")).await.unwrap().unwrap();
     assert!(record.at <= after, "{record:?} {after:?}");
     assert_eq!(quorum.list_breaks(b"").await.unwrap(), [record]);
+}
+
+/// Regression: a member was down when the lease was granted, then refused nobody, and so had a
+/// greater fence when the holder's renewal took the lease there. The break was remembered with that
+/// fence, which nobody knew: `watch` did not report the break, and a release that was tried again
+/// returned as if there had been none.
+#[tokio::test(start_paused = true)]
+async fn a_break_is_remembered_with_the_fence_that_a_majority_broke() {
+    let (world, quorum) = quorum_of(3);
+    let (attempt, rival) = (world.attempt(), world.attempt());
+    world.members[2].once("grant", passing("connection refused"));
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    tokio::time::sleep(MILLISECOND).await;
+    is_refused(&world.quorum().grant(&rival, WaitMode::Try).await);
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!(world.taken(), [0, 1, 2]);
+    is_broken(&breaks(&quorum, fence).await);
+    tokio::time::sleep(MILLISECOND).await;
+    let there = world.members[2].memory.last_break(&key("k")).await.unwrap().unwrap();
+    assert!(there.fence > fence, "{there:?}");
+    let record = quorum.last_break(&key("k")).await.unwrap().unwrap();
+    assert_eq!((record.fence, quorum.list_breaks(b"").await.unwrap()), (fence, vec![record]));
 }
 
 #[tokio::test(start_paused = true)]
