@@ -11,6 +11,7 @@ use tokio::time::{sleep_until, timeout};
 
 use crate::cut::cut_amid;
 use crate::json::millis;
+use crate::lock_json::{is_same_holder, is_same_owner};
 use crate::lock_request::LockRequest;
 use crate::say;
 use crate::status::Event;
@@ -135,7 +136,8 @@ impl<'a> WaitReporter<'a> {
 
     fn tell_programs(&mut self) {
         let Some(Wait { holder, held_by, place, held_for, .. }) = &self.wait else { return };
-        let is_told = |(key, owner): &(Key, Owner)| (key, owner) == (&held_by.key, &held_by.owner);
+        let is_told =
+            |(key, owner): &(Key, Owner)| *key == held_by.key && is_same_owner(owner, &held_by.owner);
         if self.told.as_ref().is_some_and(is_told) {
             return;
         }
@@ -203,14 +205,15 @@ impl Drop for WaitReporter<'_> {
 
 impl Wait {
     fn see(&mut self, state: &KeyState) {
-        let same = state.holders.iter().find(|holding| holding.owner == self.held_by.owner);
+        let same = state.holders.iter().find(|holding| is_same_owner(&holding.owner, &self.held_by.owner));
         // The lock may be ours already, while replicas have still to confirm it.
-        let mut others = state.holders.iter().filter(|holding| holding.owner.holder() != Some(self.holder));
+        let is_ours = |holder| is_same_holder(holder, self.holder);
+        let mut others = state.holders.iter().filter(|held| !held.owner.holder().is_some_and(is_ours));
         if let Some(holding) = same.or_else(|| others.next()) {
             self.held_by = holding.clone();
             self.held_for = state.held_for(holding);
         }
-        let place = state.waiters.iter().zip(1..).find(|(waiter, _)| waiter.holder == self.holder);
+        let place = state.waiters.iter().zip(1..).find(|(waiter, _)| is_ours(waiter.holder));
         // It may just have left the queue, because the lock was handed to it.
         self.length = place.map(|_| state.waiters.len());
         self.place = place.map(|(_, place)| place).or(self.place);
@@ -295,5 +298,16 @@ mod tests {
         let ours = HolderInfo::exclusive(wait.held_by.key.clone(), us, None, None);
         wait.see(&KeyState::new(wait.held_by.key.clone(), vec![ours], Vec::new()));
         assert!(wait.line(waited, usize::MAX).contains("held by ada@web-3"));
+    }
+
+    /// Regression: a waiter that had moved to the queue of another member, where it has another id,
+    /// was not found there.
+    #[test]
+    fn a_waiter_of_a_quorum_is_found_by_its_id_at_any_member() {
+        let mut wait = wait();
+        let us = Waiter::exclusive(Holder::from_bits(US.bits() + 1), None, Duration::ZERO);
+        let other = Waiter::exclusive(Holder::from_bits(3 << 96), None, Duration::ZERO);
+        wait.see(&KeyState::new(wait.held_by.key.clone(), vec![wait.held_by.clone()], vec![us, other]));
+        assert_eq!((wait.place, wait.length), (Some(1), Some(2)));
     }
 }
