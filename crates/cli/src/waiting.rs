@@ -110,7 +110,8 @@ impl<'a> WaitReporter<'a> {
                 self.silent_since.get_or_insert_with(Instant::now);
                 self.abstains = Some(fault).filter(|fault| fault.kind == FaultKind::Quarantined);
             }
-            Change::StoreBack { .. } => self.heard(),
+            // A job reads its mark once more after it has the lock.
+            Change::StoreBack { .. } | Change::Acquired { .. } => self.heard(),
             // The first try at several stores has ended, and the request goes on without its limit.
             Change::GaveUp { .. } => self.outage_limit = self.request.outage_limit(),
             _ => {}
