@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
-use leasehold_core::{BoxFuture, HolderInfo, KeyState, Owner, Renewal, Waiter};
+use leasehold_core::{BoxFuture, HolderInfo, KeyState, QuorumAttempt, Renewal, Waiter};
 
 use crate::error::{HoldError, InspectError};
 use crate::lock::{Acquire, Held};
@@ -98,9 +98,14 @@ impl Election {
             let look = || async { handle.store.inspector()?.inspect(claim.first_key()).await };
             let (state, _) = handle.ask_until(now + self.lock.defaults.outage_limit, look).await;
             let leader = state.map_err(InspectError::Store)?.holders.into_iter().next();
-            let owner = leader.as_ref().map(|leader| leader.owner.clone());
-            if told.as_ref() != Some(&owner) {
-                *told = Some(owner);
+            let is_told = match (told.as_ref(), &leader) {
+                // In a quorum it may have another id at the member that answers first now.
+                (Some(Some(told)), Some(leader)) => QuorumAttempt::is_same_holding(told, leader),
+                (Some(None), None) => true,
+                _ => false,
+            };
+            if !is_told {
+                *told = Some(leader.clone());
                 return Ok(leader);
             }
             handle.runtime.sleep_until(now + Leaders::LOOK).await;
@@ -187,7 +192,7 @@ pub struct Leaders {
 
 type Next = Result<Option<HolderInfo>, InspectError>;
 
-type Told = Option<Option<Owner>>;
+type Told = Option<Option<HolderInfo>>;
 
 impl Stream for Leaders {
     type Item = Result<Option<HolderInfo>, InspectError>;

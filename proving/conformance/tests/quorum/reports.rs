@@ -7,6 +7,7 @@ use leasehold::{
 use leasehold_core::{Attempt, Claim, Holder, WaitMode};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{sleep, timeout};
 
 use super::world::{MAX_TTL, SECOND, TTL, World, holding, process_of};
 
@@ -98,7 +99,7 @@ async fn a_request_that_is_refused_or_waits_in_vain_says_how_the_members_voted()
     assert!(matches!(refused, LockError::TimedOut { .. }), "{refused:?}");
     let lock = || process.locks.mutex("k").lock().within(Duration::from_secs(20));
     let (waited, full) = tokio::join!(lock(), async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        sleep(SECOND).await;
         lock().queue_limit(1).await
     });
     let (waited, full) = (waited.unwrap_err(), full.unwrap_err());
@@ -132,4 +133,24 @@ async fn a_member_that_does_not_answer_has_timed_out() {
     process.set([0, 1], &CallFate::Hung);
     let error = process.locks.mutex("k").lock().within(TTL).await.unwrap_err();
     assert_eq!(error.fault().map(|fault| fault.cause), Some(FaultCause::TimedOut), "{error:?}");
+}
+
+/// Regression: when the first member stopped, and again when it continued, a leader who had waited
+/// was reported as a new one, because it has another id at each member.
+#[tokio::test(start_paused = true)]
+async fn a_leader_is_reported_once_whichever_members_show_it() {
+    let (world, process, guard) = holding(3).await;
+    let next = world.process();
+    let candidate = next.locks.election("k").candidate("next").stand();
+    let waiting = tokio::spawn(candidate.into_future());
+    sleep(SECOND).await;
+    guard.release().await.unwrap();
+    let _leads = waiting.await.unwrap().unwrap();
+    let mut leaders = process.locks.election("k").leaders();
+    let leader = leaders.next().await.unwrap().unwrap();
+    for fate in [CallFate::Hung, CallFate::Fair] {
+        process.set([0], &fate);
+        let reported = timeout(5 * SECOND, leaders.next()).await;
+        assert!(reported.is_err(), "{fate:?}: {leader:?} and then {reported:?}");
+    }
 }
