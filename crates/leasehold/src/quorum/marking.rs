@@ -30,8 +30,8 @@ impl MarkStore for QuorumStore {
         })
     }
 
-    /// The latest mark among the answers of a majority. A member that restarted without its state
-    /// has no marks, so a mark survives whatever a majority of the members survives.
+    /// The latest mark among the answers of a majority. A member that restarted without its state,
+    /// or that was down when a mark was written, has no mark, and nobody copies it there.
     fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
         Box::pin(async move {
             let look = |store: Arc<dyn Store>, key| async move { store.marks()?.marked(&key).await };
