@@ -30,7 +30,7 @@ impl Health {
     pub(super) fn note(&self, member: usize, name: &Arc<str>, fault: Option<&Fault>, votes: bool) {
         let mut down = locked(&self.down);
         // Reported while the mutex is held, so that readers get the changes in order.
-        match (&down[member], fault) {
+        match (&mut down[member], fault) {
             (None, Some(fault)) => {
                 let mut fault = fault.clone();
                 // Use the member's name in this quorum, whatever name the fault uses.
@@ -39,7 +39,11 @@ impl Health {
                 let abstains = votes && fault.kind != FaultKind::Passing;
                 down[member] = Some(Down { fault, abstains });
             }
-            (Some(Down { abstains, .. }), None) if votes || !abstains => {
+            // It was restarted, and answers again, but does not vote yet.
+            (Some(Down { abstains, .. }), Some(fault)) if votes && fault.kind != FaultKind::Passing => {
+                *abstains = true;
+            }
+            (Some(Down { abstains, .. }), None) if votes || !*abstains => {
                 self.notice_bus.say(&Notice::MemberBack { store: name.clone() });
                 down[member] = None;
             }

@@ -78,6 +78,26 @@ async fn a_member_that_refuses_grants_and_serves_releases_is_reported_once() {
     guard.release().await.unwrap();
 }
 
+/// Regression: a member that was down and then came back empty served a release, and so was reported
+/// as back, and as down once more at the next lock, which it refused.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_comes_back_and_abstains_is_reported_as_back_once_it_votes() {
+    let quorum = Quorum::begin();
+    let mut events = quorum.locks.events();
+    let guard = quorum.locks.mutex("k").lock().await.unwrap();
+    quorum.way[1].on("inspect", CallFate::Lost);
+    quorum.locks.inspect("k").await.unwrap();
+    quorum.way[1].on("inspect", CallFate::Fair);
+    quorum.way[1].memory.forget();
+    for n in 0..3 {
+        quorum.locks.mutex(format!("n{n}")).lock().await.unwrap().release().await.unwrap();
+    }
+    assert_eq!(of_members(&drain(&mut events).await), ["memory:b down"]);
+    sleep(3 * TTL).await;
+    assert_eq!(of_members(&drain(&mut events).await), ["memory:b back"]);
+    guard.release().await.unwrap();
+}
+
 /// What may be refused to an observer alone is back when it is answered, and no vote is needed.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_refused_an_observer_is_back_when_it_answers_one() {
