@@ -146,15 +146,19 @@ impl Client {
         Ok(states)
     }
 
-    /// The result of an inspection. If some data of a key cannot be read, the key is shown as
-    /// damaged, and other keys are shown nevertheless.
     fn seen(&self, key: &Key, heard: ServerReply) -> Result<KeyState, Fault> {
-        match self.read(heard, |value| state_in(value, key)) {
-            Err(fault) if fault.cause == FaultCause::WrongType => {
-                Ok(KeyState::new(key.clone(), Vec::new(), Vec::new()).damaged(fault.reason))
-            }
-            seen => seen,
+        among_others(key, self.read(heard, |value| state_in(value, key)))
+    }
+}
+
+/// The result of an inspection of one key among others. If some data of the key cannot be read, the
+/// key is shown as damaged, and the others are shown nevertheless.
+pub(crate) fn among_others(key: &Key, seen: Result<KeyState, Fault>) -> Result<KeyState, Fault> {
+    match seen {
+        Err(fault) if fault.cause == FaultCause::WrongType => {
+            Ok(KeyState::new(key.clone(), Vec::new(), Vec::new()).damaged(fault.reason))
         }
+        seen => seen,
     }
 }
 

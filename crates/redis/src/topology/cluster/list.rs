@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use leasehold_core::{BreakRecord, Fault, Key, KeyState, Marked, ScanPage, ScanPosition};
 
 use super::Cluster;
+use crate::requests::list::among_others;
 use crate::requests::remembered::{Remembered, breaks_of, marks_of};
 use crate::slot::Side;
 
@@ -20,13 +21,22 @@ impl Cluster {
             let listed = listed.inspect_err(|_| self.learn_later())?;
             found.extend(listed.into_iter().map(|state| (state.key.clone(), state)));
             for key in gone {
-                let state = self.inspect(&key).await?;
+                let state = among_others(&key, self.inspect(&key).await)?;
                 if state.is_in_use() {
                     found.insert(key, state);
                 }
             }
         }
         Ok(found.into_values().collect())
+    }
+
+    /// The states of these keys, one after the other.
+    pub(super) async fn inspect_all(&self, keys: &[Key]) -> Result<Vec<KeyState>, Fault> {
+        let mut states = Vec::with_capacity(keys.len());
+        for key in keys {
+            states.push(among_others(key, self.inspect(key).await)?);
+        }
+        Ok(states)
     }
 
     /// A part of one master's keys; the masters are sorted by name. If they change meanwhile, some

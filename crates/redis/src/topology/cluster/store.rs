@@ -228,6 +228,10 @@ impl InspectStore for ClusterStore {
         Box::pin(self.cluster.scan(prefix, from))
     }
 
+    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> StoreFuture<'a, Vec<KeyState>> {
+        Box::pin(self.cluster.inspect_all(keys))
+    }
+
     /// Keys of different slots cannot share a command.
     fn inspected_at_once(&self) -> usize {
         1

@@ -150,3 +150,27 @@ async fn marks_and_breaks_of_a_slot_that_is_on_its_way_are_listed() {
         assert_eq!(store.list(b"").await.unwrap().len(), 1, "{flavor}");
     }
 }
+
+/// Regression: the fault of the damaged key was that of all. So a watch of a cluster inspected that key
+/// again and again, and never those behind it.
+#[tokio::test]
+async fn keys_are_inspected_together_although_one_is_damaged() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let cluster = Cluster::start(flavor, 3, 0);
+        let store = store(&cluster.url());
+        let keys = ["a", "b", "c"].map(key);
+        for name in ["a", "b", "c"] {
+            granted(grant(&store, &attempt(&[name])).await);
+        }
+        cluster.owner(slot_of(b"a")).text(&["RPUSH", "leasehold:l{a}a", "x"]);
+        let states = store.inspect_all(&keys).await.unwrap();
+        let wrong = "leasehold:l{a}a has another type than ours: find out who wrote there, and delete it";
+        assert!(
+            states[0].damage.as_ref().is_some_and(|damage| damage.ends_with(wrong)),
+            "{flavor}: {states:?}"
+        );
+        let seen: Vec<_> = states.iter().map(|state| (state.holders.len(), state.damage.is_some())).collect();
+        assert_eq!(seen, [(0, true), (1, false), (1, false)], "{flavor}");
+        assert!(store.inspect(&keys[0]).await.is_err(), "{flavor}");
+    }
+}
