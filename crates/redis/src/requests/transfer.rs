@@ -1,6 +1,6 @@
 //! Transferring a lease to another holder.
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Successor};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Mode, Stamp, Successor};
 
 use crate::client::Client;
 use crate::connection::route::Route;
@@ -24,9 +24,8 @@ impl Client {
         let heard = self.call(route, &call).await?;
         self.shared.unsettled.answered([sending]);
         let answer = self.read(heard, |value| held_in(value, attempt))?;
-        if came_too_late(&answer, attempt) {
+        if self.came_too_late(&answer, attempt, not_after, route).await? {
             // By a clock that has been set meanwhile. The next request uses a new reading.
-            self.read_clock(route, self.runtime.now()).await?;
             return Err(self.faults.timed_out("the server's clock was set, and the request came too late"));
         }
         if let (HoldAnswer::Done, Some(confirmation)) = (&answer, self.confirmation) {
@@ -35,12 +34,45 @@ impl Client {
         }
         Ok(answer)
     }
+
+    /// Returns true if a transfer was, or may have been, refused only because it came after this time
+    /// on the server's clock. Then the clock has been read again.
+    async fn came_too_late(
+        &self,
+        answer: &HoldAnswer,
+        attempt: &Attempt,
+        not_after: Stamp,
+        route: &mut Route,
+    ) -> Result<bool, Fault> {
+        let refused_for = RefusedFor::of(answer, attempt);
+        if !matches!(refused_for, Some(RefusedFor::Itself | RefusedFor::AShare)) {
+            return Ok(false);
+        }
+        let reading = self.read_clock(route, self.runtime.now()).await?;
+        Ok(refused_for == Some(RefusedFor::Itself) || reading.server > not_after)
+    }
 }
 
-/// Only a transfer that came too late is refused because its own holder has the key.
-fn came_too_late(answer: &HoldAnswer, attempt: &Attempt) -> bool {
-    let HoldAnswer::NotHeld { held_by: Some(held_by), .. } = answer else { return false };
-    held_by.owner.holder() == Some(attempt.holder)
+/// Who holds a key whose transfer was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RefusedFor {
+    /// The attempt itself: only a transfer that came too late is refused for it.
+    Itself,
+    /// One of several that share the key; the attempt may be another one.
+    AShare,
+    /// Somebody else, or nobody.
+    Others,
+}
+
+impl RefusedFor {
+    fn of(answer: &HoldAnswer, attempt: &Attempt) -> Option<Self> {
+        let HoldAnswer::NotHeld { held_by, .. } = answer else { return None };
+        Some(match held_by {
+            Some(held_by) if held_by.owner.holder() == Some(attempt.holder) => Self::Itself,
+            Some(held_by) if held_by.mode != Mode::Exclusive => Self::AShare,
+            _ => Self::Others,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -50,18 +82,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transfer_that_is_refused_for_its_own_holder_came_too_late() {
+    fn a_transfer_that_is_refused_for_its_own_holder_or_for_a_share_may_have_come_too_late() {
         let key = Key::new("k").unwrap();
         let attempt = Attempt::new(Claim::exclusive(key.clone()), Holder::from_bits(1), None, Ttl::DEFAULT);
-        let by = |holder| {
+        let by = |holder, mode| {
             let owner = Owner::Holder { holder: Holder::from_bits(holder), label: None };
-            let held_by = HolderInfo::exclusive(key.clone(), owner, None, None);
+            let held_by = HolderInfo::exclusive(key.clone(), owner, None, None).in_mode(mode);
             HoldAnswer::NotHeld { key: key.clone(), held_by: Some(held_by) }
         };
-        assert!(came_too_late(&by(1), &attempt));
         let free = HoldAnswer::NotHeld { key: key.clone(), held_by: None };
-        for other in [by(2), free, HoldAnswer::Done] {
-            assert!(!came_too_late(&other, &attempt), "{other:?}");
-        }
+        let refused_for = |answer| RefusedFor::of(&answer, &attempt);
+        assert_eq!(refused_for(by(1, Mode::Exclusive)), Some(RefusedFor::Itself));
+        assert_eq!(refused_for(by(1, Mode::Shared)), Some(RefusedFor::Itself));
+        assert_eq!(refused_for(by(2, Mode::Shared)), Some(RefusedFor::AShare));
+        assert_eq!(refused_for(by(2, Mode::Exclusive)), Some(RefusedFor::Others));
+        assert_eq!(refused_for(free), Some(RefusedFor::Others));
+        assert_eq!(refused_for(HoldAnswer::Done), None);
     }
 }

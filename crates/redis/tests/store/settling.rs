@@ -5,10 +5,10 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use leasehold_core::{Attempt, HoldAnswer, Store, Successor, TransferStore as _, WaitMode};
+use leasehold_core::{Attempt, Claim, HoldAnswer, Store, Successor, TransferStore as _, Ttl, WaitMode};
 use leasehold_redis::RedisStore;
 use leasehold_redis::slot::slot_of;
-use servers::{Cluster, Flavor, Server};
+use servers::{Cluster, Flavor, Postgres, Reply, Server};
 
 use crate::queue::{give_up, scripts, ttl, until};
 use crate::world::{attempt, behind_a_proxy, cluster_store, grant, granted, passing, started, store, value};
@@ -138,6 +138,42 @@ async fn giving_up_waits_for_a_transfer_that_was_cut_off_and_undoes_it() {
     assert!(matches!(nobodys, Ok(HoldAnswer::NotHeld { .. })), "{nobodys:?}");
     cut_off(&server, &store, store.transfer(&ours, &successor)).await;
     given_up_as_it_arrives(&server, &store, &next).await;
+}
+
+/// Regression: the answer to a transfer that came too late names the reader whose share ends first. If
+/// that was another one, the reader's lock counted as lost, although it held it.
+#[tokio::test]
+async fn a_reader_whose_transfer_came_too_late_still_holds_its_lock() {
+    let library = Postgres::fake_clock().expect("libfaketime: there is none; run `cargo xtask servers`");
+    // The library does not work with the allocator of Redis 7.0.
+    for flavor in [Flavor::Redis62, Flavor::Redis82, Flavor::Valkey91] {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = directory.path().join("clock");
+        std::fs::write(&clock, "+0\n").unwrap();
+        let faked = Server::setup(flavor).env("LD_PRELOAD", &library).env("FAKETIME_TIMESTAMP_FILE", &clock);
+        let server = faked.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1").start();
+        let store = store(&server.url());
+        let [ours, other, next] = [30, 20, 30].map(|seconds| {
+            let Attempt { claim, holder, label, .. } = attempt(&["k"]);
+            let claim = Claim::shared(claim.keys().cloned()).unwrap();
+            Attempt::new(claim, holder, label, Ttl::new(Duration::from_secs(seconds)).unwrap())
+        });
+        granted(grant(&store, &ours).await);
+        granted(grant(&store, &other).await);
+        std::fs::write(&clock, "+5\n").unwrap();
+        let successor = Successor { holder: next.holder, label: None };
+        // Servers read it once for all the commands that have arrived.
+        let shows = || {
+            let Reply::Array(Some(words)) = server.text(&["TIME"]) else { panic!("no time") };
+            words[0].as_text().unwrap().parse::<u64>().unwrap()
+        };
+        let real = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        until("its clock is set", Duration::from_secs(4), || shows() > real() + 2).await;
+        passing(store.transfer(&ours, &successor).await, &["the server's clock was set"]);
+        assert_eq!(store.transfer(&ours, &successor).await, Ok(HoldAnswer::Done), "{flavor}");
+        let gone = store.transfer(&ours, &successor).await;
+        assert!(matches!(gone, Ok(HoldAnswer::NotHeld { .. })), "{flavor}: {gone:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
