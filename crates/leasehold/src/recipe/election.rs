@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
-use leasehold_core::{BoxFuture, HolderInfo, KeyState, QuorumAttempt, Renewal, Waiter};
+use leasehold_core::{BoxFuture, HolderInfo, Instant, KeyState, QuorumAttempt, Renewal, Waiter};
 
 use crate::error::{HoldError, InspectError};
 use crate::lock::{Acquire, Held};
@@ -87,28 +87,32 @@ impl Election {
     /// The current leader, and then each next one, for those that follow a leader and are not
     /// candidates.
     pub fn leaders(&self) -> Leaders {
-        Leaders { election: self.clone(), told: None, looking: None }
+        Leaders { election: self.clone(), following: Following::default(), looking: None }
     }
 
     /// The leader, once it differs from the one that was returned last.
-    async fn leader_after(&self, told: &mut Told) -> Next {
-        let (claim, handle) = (self.lock.claim.clone()?, &self.lock.askers.handle);
+    async fn leader_after(&self, following: &mut Following) -> Next {
+        let handle = &self.lock.askers.handle;
         loop {
+            if let Some(asked_at) = following.asked_at {
+                handle.runtime.sleep_until(asked_at + Leaders::LOOK).await;
+            }
             let now = handle.runtime.now();
+            following.asked_at = Some(now);
+            let claim = self.lock.claim.clone()?;
             let look = || async { handle.store.inspector()?.inspect(claim.first_key()).await };
             let (state, _) = handle.ask_until(now + self.lock.defaults.outage_limit, look).await;
             let leader = state.map_err(InspectError::Store)?.holders.into_iter().next();
-            let is_told = match (told.as_ref(), &leader) {
+            let is_told = match (following.told.as_ref(), &leader) {
                 // In a quorum it may have another id at the member that answers first now.
                 (Some(Some(told)), Some(leader)) => QuorumAttempt::is_same_holding(told, leader),
                 (Some(None), None) => true,
                 _ => false,
             };
             if !is_told {
-                *told = Some(leader.clone());
+                following.told = Some(leader.clone());
                 return Ok(leader);
             }
-            handle.runtime.sleep_until(now + Leaders::LOOK).await;
         }
     }
 
@@ -184,15 +188,20 @@ impl Candidate {
 /// ```
 pub struct Leaders {
     election: Election,
-    /// The owner that was returned last, if any; `None` within: nobody led.
-    told: Told,
+    following: Following,
     /// The request that the stream waits for.
-    looking: Option<BoxFuture<'static, (Next, Told)>>,
+    looking: Option<BoxFuture<'static, (Next, Following)>>,
 }
 
 type Next = Result<Option<HolderInfo>, InspectError>;
 
-type Told = Option<Option<HolderInfo>>;
+#[derive(Clone, Debug, Default)]
+struct Following {
+    /// The leader that was returned last, if any; `None` within: nobody led.
+    told: Option<Option<HolderInfo>>,
+    /// When the store was last asked.
+    asked_at: Option<Instant>,
+}
 
 impl Stream for Leaders {
     type Item = Result<Option<HolderInfo>, InspectError>;
@@ -200,11 +209,11 @@ impl Stream for Leaders {
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         let looking = this.looking.get_or_insert_with(|| {
-            let (election, mut told) = (this.election.clone(), this.told.clone());
-            Box::pin(async move { (election.leader_after(&mut told).await, told) })
+            let (election, mut following) = (this.election.clone(), this.following.clone());
+            Box::pin(async move { (election.leader_after(&mut following).await, following) })
         });
-        let (next, told) = ready!(looking.as_mut().poll(context));
-        (this.told, this.looking) = (told, None);
+        let (next, following) = ready!(looking.as_mut().poll(context));
+        (this.following, this.looking) = (following, None);
         Poll::Ready(Some(next))
     }
 }
@@ -227,7 +236,7 @@ impl Leaders {
     /// # Errors
     ///
     /// [`InspectError`] if the store refuses, or did not answer within the outage limit. The next
-    /// call asks again.
+    /// call asks again, also once a second at most.
     ///
     /// # Cancel safety
     ///
@@ -235,6 +244,6 @@ impl Leaders {
     pub async fn next(&mut self) -> Result<Option<HolderInfo>, InspectError> {
         // The stream's request may be out of date by now.
         self.looking = None;
-        self.election.leader_after(&mut self.told).await
+        self.election.leader_after(&mut self.following).await
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conformance::faulty::{CallFate, World};
 use futures_core::Stream as _;
-use leasehold::Locks;
+use leasehold::{Leaders, Locks};
 use tokio::sync::mpsc::unbounded_channel;
 
 #[tokio::test(start_paused = true)]
@@ -60,4 +60,28 @@ async fn two_outages_of_an_observed_election_are_not_one() {
     }
     let _leading = world.others().election("scheduler").candidate("node-3").stand().await.unwrap();
     assert!(next.await.unwrap().unwrap().is_some());
+}
+
+/// Regression: a reader that went on after an error asked the store that refused again at once, and one
+/// that had been told a leader asked twice in the same second.
+#[tokio::test(start_paused = true)]
+async fn the_store_is_asked_once_a_second_whatever_it_answers() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let world = World::begin(10 * SECOND);
+    let mut leaders = world.locks.election("scheduler").leaders();
+    let asked_within_ten_seconds = async |leaders: &mut Leaders| {
+        let before = world.store.count("inspect");
+        let asking = async {
+            loop {
+                let _ = leaders.next().await;
+            }
+        };
+        let () = tokio::time::timeout(10 * SECOND, asking).await.unwrap_or_default();
+        world.store.count("inspect") - before
+    };
+    let asked = asked_within_ten_seconds(&mut leaders).await;
+    assert!((10..=11).contains(&asked), "{asked}");
+    world.store.set(CallFate::Refused);
+    let asked = asked_within_ten_seconds(&mut leaders).await;
+    assert!((10..=11).contains(&asked), "{asked}");
 }
