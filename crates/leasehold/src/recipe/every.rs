@@ -196,7 +196,7 @@ impl Every {
         if let Some((mark, left)) = self.not_due(&marked) {
             return Ok(Err(NotDue::Until { left, mark }));
         }
-        let request = self.lock.lock().within(Duration::ZERO);
+        let request = || self.lock.lock().within(Duration::ZERO);
         let period = Some(self.period);
         match begin(&self.lock, request, self.kept(), period, |marked| self.not_due(marked)).await {
             Ok(begun) => Ok(begun.map_err(|(mark, left)| NotDue::Until { left, mark })),

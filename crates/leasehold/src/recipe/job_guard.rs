@@ -20,25 +20,28 @@ pub(super) async fn marked(lock: &Mutex) -> Result<Marked, InspectError> {
     marked.map_err(InspectError::Store)
 }
 
-/// Starts the job under this lock, if it still has to be done.
+/// Starts the job under this lock, if it still has to be done. A lock that was lost before the store
+/// said so is requested again: somebody else may be doing the job.
 pub(super) async fn begin<Done>(
     lock: &Mutex,
-    request: Acquire,
+    request: impl Fn() -> Acquire,
     keep: Duration,
     period: Option<Duration>,
     is_done: impl Fn(&Marked) -> Option<Done>,
 ) -> Result<Result<JobGuard, Done>, BeginError> {
-    let guard = request.await.map_err(BeginError::NotTaken)?;
-    let marked = marked(lock).await.map_err(BeginError::NotKnown)?;
-    Ok(match is_done(&marked) {
-        Some(done) => {
+    loop {
+        let guard = request().await.map_err(BeginError::NotTaken)?;
+        let marked = marked(lock).await.map_err(BeginError::NotKnown)?;
+        if let Some(done) = is_done(&marked) {
             // Wait for the release: a program that finds the job done often ends at once, and its
             // background tasks with it, while others wait for the lock.
             let _ = guard.release().await;
-            Err(done)
+            return Ok(Err(done));
         }
-        None => Ok(JobGuard { guard, at: marked.now, keep, period }),
-    })
+        if guard.is_held() {
+            return Ok(Ok(JobGuard { guard, at: marked.now, keep, period }));
+        }
+    }
 }
 
 /// A job that this caller may do, and whose lock it holds. Call [`done`](Self::done) once the work

@@ -149,13 +149,18 @@ impl Once {
         if let Some(mark) = self.mark().await.map_err(BeginError::NotKnown)? {
             return Ok(Err(mark));
         }
-        let mut request = self.lock.lock();
-        if let Some(limit) = self.within {
-            request = request.within(limit);
-        }
-        if let Some(OnWait(tell)) = self.on_wait.clone() {
-            request = request.on_wait(move |waiting| tell(waiting));
-        }
+        let runtime = &self.lock.askers.handle.runtime;
+        let started = runtime.now();
+        let request = || {
+            let mut request = self.lock.lock();
+            if let Some(limit) = self.within {
+                request = request.within(limit.saturating_sub(runtime.now().saturating_since(started)));
+            }
+            if let Some(OnWait(tell)) = self.on_wait.clone() {
+                request = request.on_wait(move |waiting| tell(waiting));
+            }
+            request
+        };
         begin(&self.lock, request, Mark::FOR_EVER, None, |marked| marked.mark.clone()).await
     }
 }

@@ -4,6 +4,7 @@
 mod downgrade;
 mod guards;
 mod guards_in_virtual_time;
+mod jobs;
 mod leaders;
 mod polling_waiters;
 mod requests;

@@ -1,0 +1,49 @@
+//! Jobs of `once` and `every` while the store does not answer.
+
+use std::time::Duration;
+
+use conformance::faulty::{CallFate, World};
+use leasehold::{Locks, NotDue};
+use tokio::time::sleep;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A process whose lease ends before the store has answered its second question, whether the job was
+/// done; and the locks of another process, which does the job meanwhile.
+fn silent_after_the_grant() -> (World, Locks) {
+    let world = World::begin(2 * SECOND);
+    world.store.once("marked", CallFate::Fair);
+    (0..4).for_each(|_| world.store.once("marked", CallFate::Lost));
+    world.store.on("renew", CallFate::Lost);
+    let others = world.others();
+    (world, others)
+}
+
+/// Regression: a job was begun under the lost lock, while the next holder was doing it. Work of the
+/// blocking API ran to its end.
+#[tokio::test(start_paused = true)]
+async fn a_job_is_not_begun_under_a_lock_that_was_lost_while_the_store_was_silent() {
+    let (world, others) = silent_after_the_grant();
+    let locks = world.locks.clone();
+    let beginning = tokio::spawn(async move { locks.once("migrate").begin().await });
+    sleep(3 * SECOND).await;
+    let theirs = others.once("migrate").begin().await.unwrap().unwrap();
+    sleep(5 * SECOND).await;
+    assert!(!beginning.is_finished(), "it waits for the other process");
+    let fence = theirs.guard().fence();
+    theirs.done().await.unwrap();
+    assert_eq!(beginning.await.unwrap().unwrap().unwrap_err().fence, fence);
+}
+
+/// Regression: as for a job that is done once.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_others_do_since_the_lock_was_lost_is_under_way() {
+    let (world, others) = silent_after_the_grant();
+    let locks = world.locks.clone();
+    let beginning = tokio::spawn(async move { locks.every(60 * SECOND, "report").begin().await });
+    sleep(3 * SECOND).await;
+    let theirs = others.every(60 * SECOND, "report").begin().await.unwrap().unwrap();
+    let not_due = beginning.await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(not_due, NotDue::Underway { .. }), "{not_due:?}");
+    assert!(theirs.guard().is_held());
+}
