@@ -100,7 +100,8 @@ impl Locks {
     /// # Errors
     ///
     /// [`TransferError::Lost`] if the time for it is over, or the lock was adopted or released
-    /// before, or these locks are closed, which does not affect the lock;
+    /// before, or these locks are closed, which does not affect the lock, unless they are closed
+    /// meanwhile: then it is released if it was adopted;
     /// [`TransferError::Unconfirmed`] if the store does not answer within the outage limit, and then
     /// the lock may or may not be adopted, and is released if it is.
     ///
@@ -123,7 +124,15 @@ impl Locks {
         let ours = Attempt::new(token.claim.clone(), successor.holder, label, ttl);
         let mut pending = PendingAdoption::new(handle, ours.with_signal(self.defaults().signal));
         let until = started + self.defaults().outage_limit;
-        let sent = succeed(handle, &attempt_of(token, ttl), &successor, until).await?;
+        let theirs = attempt_of(token, ttl);
+        let sent = tokio::select! {
+            biased;
+            sent = succeed(handle, &theirs, &successor, until) => sent?,
+            () = handle.registry.closed() => {
+                let reason = handle.registry.closed_because().unwrap_or_else(|| "closed".into());
+                return Err(TransferError::Lost(Loss::Closed { reason }));
+            }
+        };
         pending.enter(token, ttl, self.defaults().renewal, started, sent)
     }
 

@@ -64,6 +64,30 @@ async fn locks_that_are_closed_leave_a_transferred_lock_to_others() {
     assert!(world.locks().adopt(&token).await.unwrap().is_held());
 }
 
+/// Regression: an adoption whose answer was lost went on to its outage limit. Closing the locks did not
+/// wait for it, and so left the lock behind without saying so.
+#[tokio::test]
+async fn closing_the_locks_ends_an_adoption_that_the_store_does_not_answer() {
+    let world = World::new();
+    let adopter = world.process();
+    let token = world.locks().mutex("k").lock().await.unwrap().transfer(2 * TTL).await.unwrap();
+    let locks = adopter.locks();
+    adopter.outage(Outage::AnswersLost);
+    let adopting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.adopt(&token).await }
+    });
+    world.advance(SECOND).await;
+    let closing = tokio::spawn(async move { locks.close(2 * SECOND).await });
+    world.advance(SECOND / 10).await;
+    assert!(adopting.is_finished());
+    let error = adopting.await.unwrap().unwrap_err();
+    assert!(matches!(error, TransferError::Lost(Loss::Closed { .. })), "{error:?}");
+    adopter.heal();
+    world.within(3 * SECOND, closing).await.unwrap().unwrap();
+    assert!(holders(&world).await.is_empty());
+}
+
 /// The adopter counts from before the request that was answered, whatever came before it.
 #[tokio::test]
 async fn an_adopter_relies_on_its_lease_from_before_its_last_request() {
