@@ -1,5 +1,6 @@
 //! A job that runs under a lock and is marked once it is done.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_core::{Label, Mark, Marked, Stamp};
@@ -39,7 +40,8 @@ pub(super) async fn begin<Done>(
             return Ok(Err(done));
         }
         if guard.is_held() {
-            return Ok(Ok(JobGuard { guard, at: marked.now, keep, period }));
+            let is_marked = AtomicBool::new(false);
+            return Ok(Ok(JobGuard { guard, at: marked.now, keep, period, is_marked }));
         }
     }
 }
@@ -69,6 +71,8 @@ pub struct JobGuard {
     keep: Duration,
     /// The period of the job, if it is repeated.
     period: Option<Duration>,
+    /// True once the store has confirmed the mark.
+    is_marked: AtomicBool,
 }
 
 impl JobGuard {
@@ -125,7 +129,10 @@ impl JobGuard {
             Some(period) => mark.every(period),
             None => mark,
         };
-        self.guard.mark(&mark, self.keep).await?;
+        if !self.is_marked.load(Ordering::Relaxed) {
+            self.guard.mark(&mark, self.keep).await?;
+            self.is_marked.store(true, Ordering::Relaxed);
+        }
         Ok(mark)
     }
 

@@ -47,3 +47,17 @@ async fn a_job_that_others_do_since_the_lock_was_lost_is_under_way() {
     assert!(matches!(not_due, NotDue::Underway { .. }), "{not_due:?}");
     assert!(theirs.guard().is_held());
 }
+
+/// Regression: the lock was lost after the mark, and the caller was told that the job is not marked.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_marked_stays_so_when_its_lock_is_lost() {
+    let world = World::begin(2 * SECOND);
+    let job = world.locks.once("migrate").begin().await.unwrap().unwrap();
+    let mark = job.mark().await.unwrap();
+    world.store.set(CallFate::Lost);
+    sleep(3 * SECOND).await;
+    assert!(!job.guard().is_held());
+    assert_eq!(job.mark().await, Ok(mark.clone()));
+    assert_eq!(job.done().await, Ok(()));
+    assert_eq!(world.others().once("migrate").mark().await.unwrap(), Some(mark));
+}
