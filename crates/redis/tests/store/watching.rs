@@ -1,9 +1,10 @@
 //! Scanning a server repeatedly, with few commands.
 
 use leasehold_core::{InspectStore, Key, ScanPosition};
-use servers::Flavor;
+use leasehold_redis::slot::slot_of;
+use servers::{Cluster, Flavor};
 
-use crate::world::{attempt, grant, granted, key, started};
+use crate::world::{attempt, cluster_store, grant, granted, key, started};
 
 /// The keys in use that a scan finds, and the number of commands.
 pub(crate) async fn scanned(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Key>, u32) {
@@ -30,6 +31,23 @@ async fn other_programs_strings_cost_a_thousandth_of_a_command_each_and_are_not_
     let (keys, commands) = scanned(&store, b"").await;
     assert_eq!(keys, [key("held")]);
     assert!(commands <= 6, "{commands} commands");
+}
+
+/// Regression: each of them counted as a command, and a watch made a pause for each. So with some
+/// thousand strings of another program it showed no lock for minutes.
+#[tokio::test]
+async fn a_thousand_strings_on_a_cluster_cost_one_command() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
+    let store = cluster_store(&cluster.url());
+    for n in 0..3000 {
+        let name = format!("theirs:{n}");
+        cluster.owner(slot_of(name.as_bytes())).text(&["SET", &name, "x"]);
+    }
+    granted(grant(&store, &attempt(&["held"])).await);
+    let (keys, commands) = scanned(&store, b"").await;
+    assert_eq!(keys, [key("held")]);
+    // A scan of each master, and one or two times a thousand reads there.
+    assert!((6..=9).contains(&commands), "{commands} commands");
 }
 
 #[tokio::test]

@@ -157,7 +157,7 @@ async fn marks_and_breaks_of_a_slot_that_is_on_its_way_are_listed() {
 async fn keys_are_inspected_together_although_one_is_damaged() {
     for flavor in [Flavor::Redis62, Flavor::Valkey91] {
         let cluster = Cluster::start(flavor, 3, 0);
-        let store = store(&cluster.url());
+        let store = cluster_store(&cluster.url());
         let keys = ["a", "b", "c"].map(key);
         for name in ["a", "b", "c"] {
             granted(grant(&store, &attempt(&[name])).await);
