@@ -6,15 +6,16 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::slice;
 use std::time::Duration;
 
-use leasehold::Key;
+use leasehold::{Key, Mode};
 
 use crate::exit::Failure;
-use crate::keys::Keys;
-use crate::options::{time_of, value_of};
+use crate::lock_request::{LockRequest, Patience};
+use crate::options::{digits, time_of, value_of};
 use crate::stores::Stores;
 
 pub(crate) const KEY: &str = "LEASEHOLD_KEY";
 pub(crate) const KEYS: &str = "LEASEHOLD_KEYS";
+pub(crate) const MODES: &str = "LEASEHOLD_MODES";
 pub(crate) const FENCE: &str = "LEASEHOLD_FENCE";
 pub(crate) const LABEL: &str = "LEASEHOLD_LABEL";
 pub(crate) const STORE: &str = "LEASEHOLD_STORE";
@@ -29,40 +30,93 @@ pub(crate) fn max_ttl() -> Result<Option<Duration>, Failure> {
     time_of(MAX_TTL, value_of(MAX_TTL))
 }
 
-/// The locks that outer runs hold at the same store.
+/// The locks that outer runs hold at the same store, and their modes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OuterLocks(Vec<u8>);
+pub(crate) struct OuterLocks(Vec<(Vec<u8>, Mode)>);
 
 impl OuterLocks {
     pub(crate) fn at(store: &Stores) -> Self {
-        let Some(keys) = env::var_os(KEYS) else { return Self::default() };
+        let keys = env::var_os(KEYS).filter(|keys| !keys.is_empty());
+        let Some(keys) = keys else { return Self::default() };
         let theirs = env::var(STORE).ok().and_then(|text| Stores::new(Stores::urls_in(&text), None).ok());
         if theirs.is_some_and(|theirs| theirs.is_same_place_as(store)) {
-            Self(keys.into_vec())
+            Self::of(keys.as_bytes(), value_of(MODES).as_deref().unwrap_or_default())
         } else {
             Self::default()
         }
     }
 
-    /// Refuses keys that an outer run holds, because we would wait for ourselves.
-    pub(crate) fn check(&self, keys: &Keys) -> Result<(), Failure> {
-        let Some(key) = keys.iter().find(|key| self.has(key)) else { return Ok(()) };
-        Err(Failure::usage(format!(
-            "{key}: a run around this one holds it, so this one would wait forever: leave the inner run out, or unset \
-             {KEYS} if the outer one has ended"
-        )))
+    /// A run that does not know of modes leaves a list of another length: then each is exclusive.
+    fn of(keys: &[u8], modes: &str) -> Self {
+        let keys: Vec<_> = keys.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        let modes: Vec<_> = modes.split('\n').map(mode_in).collect();
+        let modes = if modes.len() == keys.len() { modes } else { vec![Mode::Exclusive; keys.len()] };
+        Self(keys.into_iter().zip(modes).collect())
     }
 
-    fn has(&self, key: &Key) -> bool {
+    /// How long to wait for these keys.
+    ///
+    /// Refuses keys that an outer run holds, because we would wait for ourselves, unless both can
+    /// hold them. Then they are granted at once or perhaps never: somebody who waits for the outer
+    /// run may be in the queue before us.
+    pub(crate) fn patience(&self, request: &LockRequest) -> Result<Patience, Failure> {
+        let (keys, mode) = (&request.keys, request.mode);
+        if let Some(key) = keys.iter().find(|key| !self.leave(key, mode)) {
+            return Err(Failure::usage(format!(
+                "{key}: a run around this one holds it, so this one would wait forever: leave the inner run out, or \
+                 unset {KEYS} if the outer one has ended"
+            )));
+        }
+        let is_beside = keys.iter().any(|key| self.modes_of(key).next().is_some());
+        Ok(match request.patience {
+            Patience::Endless if is_beside => Patience::Beside,
+            patience => patience,
+        })
+    }
+
+    /// Returns true if a holder in this mode can hold the key beside all of them.
+    fn leave(&self, key: &Key, mode: Mode) -> bool {
+        match mode {
+            Mode::Shared => self.modes_of(key).all(|held| held == Mode::Shared),
+            Mode::Permits { weight, of } => {
+                let left = self.modes_of(key).try_fold(of, |left, held| match held {
+                    Mode::Permits { weight, of: theirs } if theirs == of => left.checked_sub(weight),
+                    _ => None,
+                });
+                left.is_some_and(|left| left >= weight)
+            }
+            _ => self.modes_of(key).next().is_none(),
+        }
+    }
+
+    fn modes_of(&self, key: &Key) -> impl Iterator<Item = Mode> {
         let key = line(key);
-        self.0.split(|byte| *byte == b'\n').any(|line| line == key)
+        self.0.iter().filter(move |(held, _)| *held == key).map(|(_, mode)| *mode)
     }
 
-    fn and(&self, keys: &Keys) -> OsString {
-        let around = Some(self.0.clone()).filter(|around| !around.is_empty());
-        let all: Vec<_> = around.into_iter().chain(keys.iter().map(line)).collect();
-        OsString::from_vec(all.join(&b'\n'))
+    /// The keys of these locks and of a request inside them, and their modes: one line each.
+    fn and(&self, request: &LockRequest) -> (OsString, OsString) {
+        let inner = request.keys.iter().map(|key| (line(key), request.mode));
+        let all = self.0.iter().cloned().chain(inner);
+        let (keys, modes): (Vec<_>, Vec<_>) = all.map(|(key, mode)| (key, written(mode))).unzip();
+        (OsString::from_vec(keys.join(&b'\n')), modes.join("\n").into())
     }
+}
+
+fn written(mode: Mode) -> String {
+    match mode {
+        Mode::Permits { weight, of } => format!("{weight}/{of}"),
+        mode => mode.to_string(),
+    }
+}
+
+/// A mode that is not known counts as exclusive.
+fn mode_in(text: &str) -> Mode {
+    let permits = || {
+        let (weight, of) = text.split_once('/')?;
+        Mode::permits(digits(weight)?, digits(of)?).ok()
+    };
+    if text == "shared" { Mode::Shared } else { permits().unwrap_or(Mode::Exclusive) }
 }
 
 /// A key on one line, which `printf %b` turns back into the key.
@@ -83,18 +137,19 @@ pub(crate) fn is_nested() -> bool {
 }
 
 pub(crate) fn of_command(
-    keys: &Keys,
+    request: &LockRequest,
     around: &OuterLocks,
     fence: leasehold::Fence,
-    label: &str,
-    store: &Stores,
 ) -> Vec<(&'static str, OsString)> {
+    let store = &request.place.store;
+    let (keys, modes) = around.and(request);
     let max_ttl = store.is_several().then(|| (MAX_TTL, format!("{}ms", store.max_ttl.as_millis()).into()));
-    let told: [(_, OsString); 5] = [
-        (KEY, OsStr::from_bytes(keys.first().as_bytes()).into()),
-        (KEYS, around.and(keys)),
+    let told: [(_, OsString); 6] = [
+        (KEY, OsStr::from_bytes(request.keys.first().as_bytes()).into()),
+        (KEYS, keys),
+        (MODES, modes),
         (FENCE, fence.to_string().into()),
-        (LABEL, label.into()),
+        (LABEL, request.label.as_str().into()),
         (STORE, store.without_password().into()),
     ];
     told.into_iter().chain(max_ttl).collect()
@@ -102,19 +157,63 @@ pub(crate) fn of_command(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::command_line::{CommandLine, Task};
+
+    fn request(words: &[&str]) -> LockRequest {
+        let words = ["leasehold", "hold", "--store", "file:/x"].iter().chain(words);
+        let Task::Hold(args) = CommandLine::try_parse_from(words).unwrap().task else { panic!("a hold") };
+        LockRequest::of(args.acquire, OsStr::new("test")).unwrap()
+    }
+
+    fn inside(around: &OuterLocks, words: &[&str]) -> OuterLocks {
+        let (keys, modes) = around.and(&request(words));
+        OuterLocks::of(keys.as_bytes(), modes.to_str().unwrap())
+    }
 
     /// Regression: each of its lines counted as a key that is held.
     #[test]
     fn a_key_with_a_line_break_is_one_line_and_is_found_again() {
-        let keys = |names: &[&str]| {
-            Keys::of(names.iter().map(OsString::from).collect(), &leasehold::Naming::Verbatim).unwrap()
-        };
-        let around = OuterLocks(OuterLocks::default().and(&keys(&["one\ntwo", "\\x"])).into_vec());
-        assert_eq!(around, OuterLocks(b"\\\\x\none\\ntwo".to_vec()));
-        assert!(around.check(&keys(&["one\ntwo"])).is_err() && around.check(&keys(&["\\x"])).is_err());
+        let around = inside(&OuterLocks::default(), &["one\ntwo", "\\x"]);
+        assert_eq!(around, OuterLocks::of(b"\\\\x\none\\ntwo", ""));
+        assert!(around.patience(&request(&["one\ntwo"])).is_err());
+        assert!(around.patience(&request(&["\\x"])).is_err());
         for other in ["one", "two", "one\\ntwo", "one\ntw"] {
-            assert_eq!(around.check(&keys(&[other])), Ok(()), "{other}");
+            assert_eq!(around.patience(&request(&[other])), Ok(Patience::Endless), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_refused_unless_the_runs_around_leave_it() {
+        let around = inside(&OuterLocks::default(), &["--permits", "1/4", "p"]);
+        let around = inside(&around, &["--permits", "2/4", "p"]);
+        let around = inside(&inside(&around, &["--shared", "s", "t"]), &["x"]);
+        for free in [&["--shared", "s"][..], &["--shared", "t", "u"], &["--permits", "1/4", "p"]] {
+            assert_eq!(around.patience(&request(free)), Ok(Patience::Beside), "{free:?}");
+            let limited = request(&[&["--within", "1"], free].concat());
+            assert_eq!(around.patience(&limited), Ok(limited.patience));
+        }
+        for held in [
+            &["s"][..],
+            &["--permits", "1/4", "s"],
+            &["--shared", "s", "x"],
+            &["--permits", "2/4", "p"],
+            &["--permits", "1/8", "p"],
+            &["--shared", "p"],
+            &["p"],
+            &["x"],
+        ] {
+            assert!(around.patience(&request(held)).is_err(), "{held:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_whose_mode_is_not_known_is_exclusive() {
+        for modes in ["", "shared", "shared\nshared\nshared", "new\nshared"] {
+            let around = OuterLocks::of(b"k\nl", modes);
+            assert!(around.patience(&request(&["--shared", "k"])).is_err(), "{modes}");
         }
     }
 }

@@ -68,8 +68,8 @@ Example: a bash script that holds the lock from here to its end, or to `exec 9<&
   exec 9< <(leasehold hold deploy)
   read -r fence <&9 || exit 75";
 
-pub(crate) async fn hold(request: LockRequest) -> Result<End, Failure> {
-    OuterLocks::at(&request.place.store).check(&request.keys)?;
+pub(crate) async fn hold(mut request: LockRequest) -> Result<End, Failure> {
+    request.patience = OuterLocks::at(&request.place.store).patience(&request)?;
     let mut signals = Signals::catch()?;
     let mut gone = pin!(reader_is_gone());
     // A script that has ended does not want the lock any more.

@@ -136,7 +136,7 @@ impl Job {
 pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     let request = &job.settings.request;
     let around = OuterLocks::at(&request.place.store);
-    around.check(&request.keys)?;
+    around.patience(request)?;
     let mut signals = Signals::catch()?;
     let started = Instant::now();
     let locks = reach(request, &mut signals).await?;

@@ -37,6 +37,9 @@ pub(crate) struct LockRequest {
 pub(crate) enum Patience {
     OneTry,
     Within(Duration),
+    /// One try for a key that a run around this one holds too, with the time of an endless wait to
+    /// reach the store.
+    Beside,
     Endless,
 }
 
@@ -87,7 +90,7 @@ impl LockRequest {
         let default = match self.patience {
             Patience::OneTry => SHORT_OUTAGE_LIMIT,
             Patience::Within(within) => within.clamp(Duration::from_secs(1), OUTAGE_LIMIT),
-            Patience::Endless => OUTAGE_LIMIT,
+            Patience::Beside | Patience::Endless => OUTAGE_LIMIT,
         };
         self.place.outage_limit.unwrap_or(default)
     }
@@ -109,7 +112,7 @@ impl Patience {
     /// left.
     pub(crate) fn left(self, since: Instant) -> Option<Duration> {
         match self {
-            Self::OneTry => Some(Duration::ZERO),
+            Self::OneTry | Self::Beside => Some(Duration::ZERO),
             Self::Within(within) => Some(within.saturating_sub(since.elapsed())),
             Self::Endless => None,
         }

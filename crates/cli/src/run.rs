@@ -55,10 +55,10 @@ The exit code is COMMAND's; 75 if the lock is held, 70 if the lease was lost: `l
 Example: wait up to half a minute for the others, then deploy:
   leasehold run --within 30s deploy -- ./deploy --all";
 
-pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
+pub(crate) async fn run(mut settings: Settings) -> Result<End, Failure> {
+    let around = OuterLocks::at(&settings.request.place.store);
+    settings.request.patience = around.patience(&settings.request)?;
     let request = &settings.request;
-    let around = OuterLocks::at(&request.place.store);
-    around.check(&request.keys)?;
     let mut signals = Signals::catch()?;
     let (locks, guard) = take(request, &mut signals).await?;
     let worked = work(&settings, &around, &locks, &guard, &mut signals).await;
@@ -86,8 +86,7 @@ pub(crate) async fn work(
 ) -> Result<ExitStatus, Failure> {
     let request = &settings.request;
     let held = guard.held();
-    let told =
-        environment::of_command(&request.keys, around, guard.fence(), &request.label, &request.place.store);
+    let told = environment::of_command(request, around, guard.fence());
     let mut fault = None;
     let events = locks.events();
     let mut command = Command::start(settings, told, &held, locks, signals)?;

@@ -225,6 +225,11 @@ pub(crate) fn not_taken(request: &LockRequest, locks: &Locks, error: LockError) 
             place.map_or_else(String::new, |place| format!(", place {place} in the queue")),
             locks.store()
         ),
+        Patience::Beside => format!(
+            "{key}: not granted at once, at {}, and a wait might be for the run around this one, which holds it too: try \
+             again later, or wait with --within TIME",
+            locks.store()
+        ),
         // Such a wait is only ended by a fault or a signal.
         Patience::Endless => error.to_string(),
     };

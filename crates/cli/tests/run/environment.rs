@@ -8,7 +8,7 @@ use servers::Flavor;
 
 use crate::harness::{Done, OURS, SECRET, Site};
 use crate::home::Home;
-use crate::shell::{in_shell, program};
+use crate::shell::{in_shell, path, program};
 
 fn variables(done: &Done) -> BTreeMap<&str, &str> {
     let pairs = done.out.lines().filter_map(|line| line.split_once('='));
@@ -24,10 +24,11 @@ fn the_command_finds_key_fence_label_and_store_in_its_environment() {
     let told = variables(&done);
     assert_eq!(told["LEASEHOLD_KEY"], "invoice:42");
     assert_eq!(told["LEASEHOLD_KEYS"], "invoice:42");
+    assert_eq!(told["LEASEHOLD_MODES"], "exclusive");
     assert_eq!(told["LEASEHOLD_LABEL"], "web 3");
     assert_eq!(told["LEASEHOLD_STORE"], site.store());
     assert!(told["LEASEHOLD_FENCE"].parse::<u64>().unwrap() > 0);
-    assert_eq!(told.len(), 5);
+    assert_eq!(told.len(), 6);
 }
 
 /// It was ignored without a word.
@@ -137,6 +138,36 @@ fn a_key_that_is_held_around_us_is_refused_at_once_by_its_name() {
     let label = nested(&["--label", "outer", "k"], "run other -- printenv LEASEHOLD_LABEL").silent(0).out;
     assert!(label.ends_with(" printenv\n"), "{label}");
     nested(&["x", "y"], "run b a -- printenv LEASEHOLD_KEYS").prints(0, "x\ny\na\nb\n");
+}
+
+/// Regression: the modes were not compared, so a shared run inside a shared run was refused with "would
+/// wait forever", although it is granted at once.
+#[test]
+fn a_key_that_is_shared_with_the_run_around_us_is_granted() {
+    let site = Site::new();
+    let nested = |outer: &[&str], inner: &[&str]| {
+        site.finish(site.run(&[outer, &["k", "--", OURS], inner, &["--", "true"]].concat()))
+    };
+    let (shared, permits) = (&["--shared"][..], &["--permits", "1/2"][..]);
+    nested(shared, &["run", "--shared", "k"]).silent(0);
+    nested(permits, &["run", "--permits", "1/2", "k"]).silent(0);
+    let refused = "leasehold: k: a run around this one holds it";
+    nested(shared, &["run", "k"]).says(64, &[refused]);
+    nested(permits, &["run", "--permits", "2/2", "k"]).says(64, &[refused]);
+    nested(&[], &["run", "--shared", "k"]).says(64, &[refused]);
+}
+
+/// A writer that waits for the outer run is before the inner one in the queue, so a wait would be
+/// forever.
+#[test]
+fn a_shared_run_inside_another_does_not_wait_behind_a_writer() {
+    let site = Site::new();
+    let script = "env -u LEASEHOLD_KEYS leasehold run k -- true & \
+                  until leasehold show k | grep -q 'waiting *1'; do sleep 0.05; done; \
+                  leasehold run --shared k -- true; echo $?";
+    let mut command = site.run_script(&["--shared", "k"], script);
+    command.env("PATH", path());
+    site.finish(command).out_has(&["75\n"]).err_has(&["leasehold: k: not granted at once", "--within TIME"]);
 }
 
 #[test]
