@@ -82,8 +82,8 @@ impl StoreLocation {
             )
             .about(Origin::Environment)),
             Err(VarError::NotPresent) => {
-                let (store, origin) = (default_store()?.into(), Origin::Nobody);
-                Ok(Self { store, origin, max_ttl_origin: None, ttl_origin: None, outage_limit })
+                let store = default_store()?;
+                named(&[store.reveal()], Origin::Nobody)
             }
         }
     }

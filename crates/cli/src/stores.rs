@@ -106,12 +106,6 @@ impl Stores {
     }
 }
 
-impl From<StoreUrl> for Stores {
-    fn from(store: StoreUrl) -> Self {
-        Self { all: vec![store], max_ttl: Self::MAX_TTL }
-    }
-}
-
 impl fmt::Display for Stores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<_> = self.all.iter().map(ToString::to_string).collect();

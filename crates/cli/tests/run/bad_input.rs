@@ -1,6 +1,7 @@
 //! Invalid arguments give one line that names the fact and the remedy, and never a password.
 
 use crate::harness::{SECRET, Site};
+use crate::home::Home;
 
 /// Senseless command lines of `leasehold run`, and the error for each.
 const WRONG: [(&[&str], &str); 42] = [
@@ -158,6 +159,21 @@ fn a_task_refuses_words_that_make_no_sense_before_anything_is_sent() {
             hint => done.says_and_hints(64, &[says], hint),
         };
     }
+}
+
+/// Regression: the option was ignored with the default store.
+#[test]
+fn a_longest_ttl_is_refused_with_the_default_store_as_with_any_other() {
+    let site = Site::new();
+    let home = Home::of(&site);
+    for task in ["run --max-ttl 60 k -- true", "show --max-ttl 60 k", "ls --max-ttl 60 --all"] {
+        let words: Vec<_> = task.split(' ').collect();
+        site.finish(home.live_in(site.leasehold(&words)))
+            .says(64, &["the default store: --max-ttl: it is for several stores"]);
+    }
+    let mut by_environment = site.leasehold(&["ls", "-q", "--all"]);
+    by_environment.env("LEASEHOLD_MAX_TTL", "60");
+    site.finish(home.live_in(by_environment)).silent(0);
 }
 
 #[test]
