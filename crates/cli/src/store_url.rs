@@ -1,8 +1,11 @@
 //! The URL of a store, as far as the command must understand it: its password, its form without a
 //! password, and whether two URLs name the same store. The library interprets everything else.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
+
+use percent_encoding::percent_decode_str;
 
 use crate::exit::Failure;
 
@@ -152,12 +155,15 @@ fn place_of_postgres(parts: &Parts<'_>) -> String {
         let named = |parameter: &&str| parameter.split_once('=').is_some_and(|(given, _)| given == name);
         parts.parameters().find(named).and_then(|parameter| parameter.split_once('=')).map(|(_, value)| value)
     };
-    let hosts = if parts.host.is_empty() { of("host").unwrap_or_default() } else { parts.host };
-    let hosts = with_ports(hosts, of("port").unwrap_or("5432"));
+    let port = of("port").unwrap_or("5432");
+    let hosts = match of("host") {
+        Some(host) if parts.host.is_empty() => at_port(&decoded(host), port),
+        _ => with_ports(parts.host, port),
+    };
     let user = parts.user_info.and_then(|user_info| user_info.split(':').next()).or(of("user"));
     let database = Some(parts.path.trim_matches('/')).filter(|name| !name.is_empty()).or(user);
     let schema = of("schema").unwrap_or("leasehold");
-    format!("postgres:{hosts}/{}?{schema}", database.unwrap_or_default())
+    format!("postgres:{hosts}/{}?{schema}", decoded(database.unwrap_or_default()))
 }
 
 /// The scheme of Redis that means the same.
@@ -177,11 +183,24 @@ fn with_ports(hosts: &str, default: &str) -> String {
 }
 
 fn with_port(host: &str, default: &str) -> String {
-    let host = host.to_ascii_lowercase();
     let with_port = host.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
-    let (host, port) = with_port.unwrap_or((&host, default));
-    let host = if host == "localhost" { "127.0.0.1" } else { host };
+    let (host, port) = with_port.unwrap_or((host, default));
+    let host = decoded(host);
+    at_port(host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&host), port)
+}
+
+fn at_port(host: &str, port: &str) -> String {
+    if host.starts_with('/') {
+        // The directory of a server's sockets.
+        return format!("{}:{port}", host.trim_end_matches('/'));
+    }
+    let host = host.to_ascii_lowercase();
+    let host = if host == "localhost" { "127.0.0.1" } else { &host };
     format!("{host}:{port}")
+}
+
+fn decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
 }
 
 fn is_secret(parameter: &str) -> bool {
@@ -241,6 +260,22 @@ mod tests {
         let file = "file:/a://web:x@b/leases.db";
         assert!(!url(file).has_password());
         assert_eq!(url(file).without_password(), file);
+    }
+
+    /// Regression: they were compared as written, so a nested run waited for the run around it; and two
+    /// directories that differ in case were one.
+    #[test]
+    fn a_directory_of_sockets_is_one_place_however_it_is_encoded() {
+        let place = url("postgres://web@%2Frun%2FMy%20pg:7/app");
+        for same in [
+            "postgres://web@/app?host=/run/My%20pg&port=7",
+            "postgres://web@%2frun%2fMy%20pg%2f:7/a%70p",
+            "postgres:///app?host=%2Frun/My%20pg/&port=7&user=web",
+        ] {
+            assert!(place.is_same_place_as(&url(same)), "{same}");
+        }
+        assert!(!place.is_same_place_as(&url("postgres://web@%2Frun%2Fmy%20pg:7/app")));
+        assert!(url("postgres://[::1]/app").is_same_place_as(&url("postgres:///app?host=::1")));
     }
 
     #[test]
