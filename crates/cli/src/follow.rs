@@ -120,7 +120,7 @@ impl Follower {
             if std::mem::replace(&mut self.faulty, true) {
                 return Ok(());
             }
-            let words = format!("fault    {}; asking again", plain(&reason));
+            let words = format!("fault    {reason}; asking again");
             return self.tell("fault", None, BTreeMap::from([("reason", &reason)]), words);
         }
         if std::mem::take(&mut self.faulty) {
@@ -214,7 +214,7 @@ impl Follower {
                 let (at, key, words) = (time::moment(at), plain(&key.to_string()), plain(&words));
                 format!("{at}  {event:7}  {key}  {words}\n")
             }
-            None => format!("{}  {words}\n", time::moment(at)),
+            None => format!("{}  {}\n", time::moment(at), plain(&words)),
         };
         let mut stdout = io::stdout();
         stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush())

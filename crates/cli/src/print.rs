@@ -27,23 +27,24 @@ fn print_by(write: impl FnOnce() -> io::Result<()>) -> Result<(), Failure> {
 /// Text of unknown origin, made fit for one line of every terminal, in one direction, and with the
 /// given width.
 ///
-/// Control characters are escaped already in a key or a label. The characters handled here are
-/// invisible, and reverse or hide the text around them.
+/// Control characters are escaped already in a key or a label.
 pub(crate) fn plain(text: &str) -> String {
-    let invisible = |c: char| {
-        matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-    };
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() || invisible(c) {
+        if c.is_control() || is_invisible(c) {
             shown.extend(c.escape_unicode());
         } else {
             shown.push(c);
         }
     }
     shown
+}
+
+/// True if a character is invisible, and reverses or hides the text around it.
+pub(crate) const fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A word quoted for a shell, without anything that may be a secret.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use leasehold::Fault;
 
+use crate::print::is_invisible;
+
 pub(crate) const PREFIX: &str = "leasehold: ";
 
 static REWRITING: AtomicBool = AtomicBool::new(false);
@@ -60,11 +62,11 @@ fn write(text: &str, end: &str) {
 }
 
 /// Escapes a text: keys, paths and servers' messages may contain anything, including terminal
-/// control sequences.
+/// control sequences and characters that reverse the text around them.
 fn on_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len() + 1);
     for c in text.chars() {
-        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+        if c.is_control() || is_invisible(c) { line.extend(c.escape_default()) } else { line.push(c) }
     }
     line
 }
@@ -76,5 +78,11 @@ mod tests {
     #[test]
     fn every_message_is_one_line_without_control_characters() {
         assert_eq!(on_one_line("a\nb\u{1b}[2Jä"), "a\\nb\\u{1b}[2Jä");
+    }
+
+    /// Regression: stderr escaped only control characters, so a key or a label could reverse a message.
+    #[test]
+    fn characters_that_reverse_or_hide_text_are_escaped_as_on_stdout() {
+        assert_eq!(on_one_line("k\u{202e}b\u{200b}ö"), "k\\u{202e}b\\u{200b}ö");
     }
 }

@@ -13,6 +13,7 @@ use crate::cut::cut_amid;
 use crate::json::millis;
 use crate::lock_json::{is_same_holder, is_same_owner};
 use crate::lock_request::LockRequest;
+use crate::print::plain;
 use crate::say;
 use crate::status::Event;
 use crate::store_location::SILENCE;
@@ -220,7 +221,7 @@ impl Wait {
         self.place = place.map(|(_, place)| place).or(self.place);
     }
 
-    /// The text for people. The holder is shortened to fit the width.
+    /// The text for people. The holder is shortened to fit the width, so nothing is left to escape.
     fn line(&self, waited: Duration, width: usize) -> String {
         let held_for =
             self.held_for.map_or_else(String::new, |held_for| format!(" for {}", time::shown(held_for)));
@@ -229,10 +230,12 @@ impl Wait {
             (Some(place), None) => format!("place {place} in the queue, "),
             (None, _) => String::new(),
         };
-        let before = format!("waiting for {}, held by ", self.held_by.key);
+        let key = plain(&self.held_by.key.to_string());
+        let before = format!("waiting for {key}, held by ");
         let behind = format!("{held_for}; {place}waited {}", time::shown(waited));
         let room = width.saturating_sub(before.chars().count() + behind.chars().count()).max(10);
-        cut_amid(&(before + &cut_amid(&self.held_by.owner.to_string(), room) + &behind), width)
+        let owner = plain(&self.held_by.owner.to_string());
+        cut_amid(&(before + &cut_amid(&owner, room) + &behind), width)
     }
 }
 
@@ -291,6 +294,11 @@ mod tests {
             "{narrow}"
         );
         assert_eq!(wait.line(waited, 10).chars().count(), 10);
+        // What is escaped needs its room too.
+        let mut hidden = wait.clone();
+        hidden.held_by.key = Key::new("\u{202e}".repeat(30)).unwrap();
+        let line = hidden.line(waited, 79);
+        assert!(line.chars().count() <= 79 && !line.contains('\u{202e}'), "{line}");
         // Regression: a log said `place 3 of 0` of a waiter that had just been handed the lock.
         wait.see(&KeyState::new(wait.held_by.key.clone(), vec![wait.held_by.clone()], Vec::new()));
         assert!(wait.line(waited, usize::MAX).contains("; place 3 in the queue, "));
