@@ -123,9 +123,10 @@ fn hinted(failure: Failure) -> Failure {
 }
 
 async fn measure(plan: &Plan, over: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let here = plan.place.connect(plan.builder(), OUTAGE_LIMIT, plan.quiet).await?;
+    let limit = plan.place.outage_limit.unwrap_or(OUTAGE_LIMIT);
+    let here = plan.place.connect(plan.builder(), limit, plan.quiet).await?;
     // A second connection, as another process would have it.
-    let there = plan.place.connect(plan.builder(), OUTAGE_LIMIT, true).await?;
+    let there = plan.place.connect(plan.builder(), limit, true).await?;
     let store = here.store().to_owned();
     if !plan.quiet {
         say::line(plan.announcement(&store));

@@ -207,3 +207,14 @@ fn a_server_that_is_not_there_is_69() {
     let site = Site::new();
     site.finish(site.leasehold(&["bench", "-q", "redis://127.0.0.1:1"])).says(69, &["Connection refused"]);
 }
+
+/// Regression: the option and its variable were ignored, and it always tried for ten seconds.
+#[test]
+fn a_server_that_is_not_there_is_tried_for_as_long_as_the_outage_limit() {
+    let site = Site::new();
+    let words = ["bench", "--outage-limit", "2s", "redis://127.0.0.1:1"];
+    site.finish(site.leasehold(&words)).exits_with(69).err_has(&["trying for 2s in all"]);
+    let mut by_environment = site.leasehold(&["bench", "redis://127.0.0.1:1"]);
+    by_environment.env("LEASEHOLD_OUTAGE_LIMIT", "1500ms");
+    site.finish(by_environment).exits_with(69).err_has(&["trying for 1.5s in all"]);
+}
