@@ -65,7 +65,8 @@ Variables that `leasehold run`, `once` and `every` set for the command:
 
   LEASEHOLD_KEY     the key; of several, the first in the order of their bytes
   LEASEHOLD_KEYS    all keys that are held around the command, one per line, the outermost run's
-                    first; in a key, a line break is written as \\n and a backslash as \\\\
+                    first, but none from outside a run with another store; in a key, a line break
+                    is written as \\n and a backslash as \\\\
   LEASEHOLD_MODES   how each of them is held, one per line: exclusive, shared, or 1/4 (permits)
   LEASEHOLD_FENCE   a number that is greater for each grant of the key: send it with each write, so
                     that the target can refuse smaller ones
@@ -77,7 +78,8 @@ A run inside the command uses the same store. It is refused a key that is held a
 would wait forever, unless both can hold it: with --shared, or with --permits if enough are left.
 Then it does not wait without --within, because somebody who waits for the outer run may be before
 it in the queue. If the store needs a password, give the inner run its own LEASEHOLD_STORE. Name
-another store with --store: its keys are not refused.
+another store with --store: its keys are not refused. A run inside that one does not know the keys
+that are held outside of it, and would wait for them forever.
 
 HOME and the XDG directories are not read: cron, a service and a shell must find the same locks.
 ";
