@@ -103,8 +103,7 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
         });
     }
     if states.is_empty() {
-        let which =
-            Key::new(&prefix).map_or_else(|_| String::new(), |prefix| format!(" that begins with {prefix}"));
+        let which = which(&prefix);
         let what = least.map_or_else(
             || "is held or waited for".into(),
             |least| format!("has been held for {}", time::shown(least)),
@@ -130,9 +129,15 @@ async fn marks(locks: &Locks, prefix: &[u8], json: bool, quiet: bool) -> Result<
     } else if !marks.is_empty() {
         print(&mark::table(&marks))?;
     } else if !quiet {
-        say::line(format_args!("nothing is recorded as done at {}", locks.store()));
+        let which = which(prefix);
+        say::line(format_args!("nothing{which} is recorded as done at {}", locks.store()));
     }
     Ok(End::SUCCESS)
+}
+
+/// The keys that are listed, in words.
+fn which(prefix: &[u8]) -> String {
+    Key::new(prefix).map_or_else(|_| String::new(), |prefix| format!(" that begins with {prefix}"))
 }
 
 /// The width of the terminal, if we print to one and it is known.

@@ -52,6 +52,8 @@ fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
     }
     let site = Site::new();
     site.outcome(&["ls", "--marks", "-a"]).says(0, &["nothing is recorded as done at "]);
+    // Regression: it said so of the whole store if only no name had the prefix.
+    site.outcome(&["ls", "--marks", "job:"]).says(0, &["nothing that begins with job: is recorded as done"]);
     site.outcome(&["ls", "--marks", "-aq"]).prints(0, "");
 }
 
