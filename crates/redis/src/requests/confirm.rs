@@ -47,7 +47,10 @@ impl Client {
             cmd("WAIT").arg(replicas).arg(millis).take()
         };
         let patience = limit + self.call_limit;
+        let redirects = route.redirects.len();
         let heard = self.say_once(route, &wait, patience).await?;
+        // A redirect would say that nothing was executed, but the write was.
+        route.redirects.truncate(redirects);
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         let Some((master, confirmed)) = counted(&value) else {
             return Err(self.faults.unexpected("WAIT"));

@@ -3,7 +3,10 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, Store, WaitMode, Wake};
+use leasehold_core::{
+    Attempt, GrantAnswer, HoldAnswer, Holder, InspectStore as _, Store, Successor, TransferStore as _, Ttl,
+    WaitMode, Wake,
+};
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
@@ -68,6 +71,36 @@ async fn a_lock_that_is_handed_over_on_a_cluster_is_asked_for_once_more() {
     let asks = async { while !matches!(there.grant(&next, wait).await, Ok(GrantAnswer::Granted { .. })) {} };
     tokio::time::timeout(Duration::from_secs(5), asks).await.expect("confirmed");
     there.release(&next).await.unwrap();
+}
+
+/// Regression: a master that became a replica refuses to confirm a transfer, and that counted as if
+/// it had refused the transfer itself. So the new master was asked for the same, where the successor
+/// already held the lock, and the answer was that the lock was lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transfer_that_was_not_confirmed_before_a_failover_is_unknown_and_not_refused() {
+    let cluster = Cluster::start(Flavor::Redis82, 3, 1);
+    let owner = cluster.owner(slot_of(b"k"));
+    let replica = replica(&cluster, owner);
+    linked(owner, replica).await;
+    let ours = attempt(&["k"]);
+    // A request may be repeated for a quarter of this.
+    let ours = Attempt::new(ours.claim, ours.holder, None, Ttl::new(Duration::from_secs(120)).unwrap());
+    granted(store(&cluster, "").grant(&ours, WaitMode::Try).await);
+    let transfers = store(&cluster, "replicas=2&call-limit=30s&replicas-limit=20s");
+    let successor = Successor { holder: Holder::from_bits(7), label: None };
+    let transferred = tokio::spawn({
+        let (ours, successor) = (ours.clone(), successor.clone());
+        async move { transfers.transfer(&ours, &successor).await }
+    });
+    until("it waits for replicas", Duration::from_secs(5), || {
+        owner.text(&["CLIENT", "LIST"]).as_text().is_some_and(|list| list.contains("cmd=wait"))
+    })
+    .await;
+    assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
+    passing(transferred.await.unwrap(), &["has just become a replica"]);
+    let again = ours.by(successor.holder);
+    let as_successor = || async { store(&cluster, "").transfer(&again, &successor).await };
+    until_answered(Duration::from_secs(5), as_successor).await;
 }
 
 /// Nothing else is asked, which would find the new master. The first renewals come before there is
