@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Fault, Runtime, StoreFuture, locked};
 use redis::aio::ConnectionLike;
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
+use redis::{Cmd, Pipeline, RedisError, RedisFuture, RedisResult, ServerError, Value};
 use tokio::sync::{oneshot, watch};
 
 use super::connect::CALLS_TO_CONNECT;
 use super::route::BoxConnection;
-use crate::fault::Faults;
+use crate::fault::{Faults, leads_astray};
 
 /// Returns connections for calls. They may be from any library; they take commands and return
 /// answers in the form of redis-rs.
@@ -156,7 +156,8 @@ struct TaskConnection<C> {
     connection: C,
     runtime: Arc<dyn Runtime>,
     limit: Duration,
-    /// Called when the connection failed, or did not answer within the limit.
+    /// Called when the connection failed, did not answer within the limit, or leads to the wrong
+    /// server.
     fails: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -164,6 +165,7 @@ impl<C> TaskConnection<C> {
     fn run<T: Send + 'static>(
         &self,
         call: impl Future<Output = RedisResult<T>> + Send + 'static,
+        answers: fn(&T) -> &[Value],
     ) -> RedisFuture<'static, T> {
         let (runtime, limit, fails) = (Arc::clone(&self.runtime), self.limit, Arc::clone(&self.fails));
         Box::pin(async move {
@@ -172,7 +174,7 @@ impl<C> TaskConnection<C> {
             runtime.spawn(Box::pin(async move {
                 let said = timers.within(limit, call).await;
                 let said = said.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
-                if said.as_ref().is_err_and(|error| !matches!(error.kind(), ErrorKind::Server(_))) {
+                if said.as_ref().map_or_else(has_failed, |said| answers(said).iter().any(is_astray)) {
                     fails();
                 }
                 let _ = tell.send(said);
@@ -182,13 +184,23 @@ impl<C> TaskConnection<C> {
     }
 }
 
+/// Returns true if the connection is of no more use.
+fn has_failed(error: &RedisError) -> bool {
+    let refusal = ServerError::try_from(error.clone());
+    refusal.map_or(true, |refusal| leads_astray(&refusal))
+}
+
+fn is_astray(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(refusal) if leads_astray(refusal))
+}
+
 impl<C> ConnectionLike for TaskConnection<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
         let (mut connection, command) = (self.connection.clone(), command.clone());
-        self.run(async move { connection.req_packed_command(&command).await })
+        self.run(async move { connection.req_packed_command(&command).await }, std::slice::from_ref)
     }
 
     fn req_packed_commands<'a>(
@@ -198,7 +210,7 @@ where
         count: usize,
     ) -> RedisFuture<'a, Vec<Value>> {
         let (mut connection, pipeline) = (self.connection.clone(), pipeline.clone());
-        self.run(async move { connection.req_packed_commands(&pipeline, offset, count).await })
+        self.run(async move { connection.req_packed_commands(&pipeline, offset, count).await }, Vec::as_slice)
     }
 
     fn get_db(&self) -> i64 {

@@ -1,5 +1,7 @@
 //! Locks over an existing connection, pool or client of the program.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bb8_redis::{RedisConnectionManager, bb8};
@@ -69,6 +71,27 @@ async fn locks_over_a_pool_come_back_after_a_restart_and_a_hang() {
     let busy = locks.mutex("k").lock().within(Duration::from_secs(1)).await.unwrap_err();
     assert_eq!(busy.fault().map(|fault| fault.cause), Some(FaultCause::TimedOut), "{busy}");
     server.cont();
+    locks.mutex("k").lock().within(LIMIT).await.unwrap().release().await.unwrap();
+}
+
+/// Regression: the connection to a master that had become a replica was kept for as long as it
+/// lasted, although the pool gave out connections to the new master, and every request was refused.
+#[tokio::test]
+async fn locks_over_a_pool_follow_it_to_the_new_master() {
+    let (old, new) = (Server::start(Flavor::Redis82), Server::start(Flavor::Redis82));
+    let pools = [deadpool(&old, 4), deadpool(&new, 4)];
+    let master = Arc::new(AtomicUsize::new(0));
+    let take = {
+        let master = Arc::clone(&master);
+        move || {
+            let pool = pools[master.load(Ordering::SeqCst)].clone();
+            async move { pool.get().await }
+        }
+    };
+    let locks = Locks::builder().redis_pool(take).unwrap();
+    locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+    old.text(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
+    master.store(1, Ordering::SeqCst);
     locks.mutex("k").lock().within(LIMIT).await.unwrap().release().await.unwrap();
 }
 
