@@ -16,10 +16,13 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use self::facts::Facts;
-use crate::channel;
 use crate::connect::{OnNotification, connect};
 use crate::table::row::Columns;
 use crate::worker::Inner;
+
+/// The channel on which a notification is tried. It is always the same one, because a pooler may keep
+/// the session that listens.
+const TRIED: &str = "leasehold_tried";
 
 impl Inner {
     pub(crate) async fn diagnose(&self, role: StoreRole) -> Diagnosis {
@@ -70,17 +73,21 @@ impl Inner {
     async fn push(&self, client: &Client) -> Finding {
         let at = &self.faults.store;
         let limit = 2 * self.address.call_limit;
-        let heard = Arc::new(Notify::new());
+        // Others may try it at the same time.
+        let (proof, heard) = (self.runtime.random_bits().to_string(), Arc::new(Notify::new()));
         let tell: OnNotification = {
-            let heard = Arc::clone(&heard);
-            Arc::new(move |_, _| heard.notify_one())
+            let (proof, heard) = (proof.clone(), Arc::clone(&heard));
+            Arc::new(move |_, payload| {
+                if payload == proof {
+                    heard.notify_one();
+                }
+            })
         };
-        let name = channel::name((self.runtime.random() as u64).cast_signed());
         let listens = async {
             let live = connect(&self.address, &self.faults, &self.runtime, Some(tell)).await?;
-            self.asked(self.patience(), live.client.batch_execute(&format!("LISTEN {name}"))).await?;
-            let said = [(&name as _, Type::TEXT)];
-            self.asked(self.patience(), client.query_typed("SELECT pg_notify($1, '')", &said)).await?;
+            self.asked(self.patience(), live.client.batch_execute(&format!("LISTEN {TRIED}"))).await?;
+            let said = [(&TRIED as _, Type::TEXT), (&proof as _, Type::TEXT)];
+            self.asked(self.patience(), client.query_typed("SELECT pg_notify($1, $2)", &said)).await?;
             let arrived = self.runtime.within(limit, heard.notified()).await.is_some();
             Ok::<_, Fault>(arrived)
         };

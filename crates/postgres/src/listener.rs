@@ -119,11 +119,11 @@ pub(crate) async fn run(
 ) {
     let listening = async {
         let push_monitor = &inner.push_monitor;
-        let mut failures = 0;
+        let (mut failures, mut number) = (0, new_number(&inner));
         loop {
-            let rest = match listen(&inner, &queue).await {
+            let rest = match listen(&inner, &queue, number).await {
                 Ok(listener) => {
-                    failures = 0;
+                    (failures, number) = (0, new_number(&inner));
                     push_monitor.set(&inner, PushState::Listening(listener.number));
                     // Messages since the waiters last asked were lost.
                     inner.waiting.ask_for_all();
@@ -132,7 +132,12 @@ pub(crate) async fn run(
                     inner.waiting.ask_for_all();
                     Duration::ZERO
                 }
-                Err(ListenFailure { fault, rest }) => {
+                Err(ListenFailure { fault, rest, is_tested }) => {
+                    // A pooler may keep the session that listens. Otherwise the same channel is
+                    // tried again, so that such sessions do not collect channels.
+                    if is_tested {
+                        number = new_number(&inner);
+                    }
                     push_monitor.set(&inner, PushState::Unavailable(fault));
                     failures += 1;
                     let random = inner.runtime.random_bits();
@@ -152,11 +157,13 @@ pub(crate) async fn run(
 struct ListenFailure {
     fault: Fault,
     rest: Option<Duration>,
+    /// True if notifications arrived. Then a session may hold the lock of the channel.
+    is_tested: bool,
 }
 
 impl From<Fault> for ListenFailure {
     fn from(fault: Fault) -> Self {
-        Self { fault, rest: None }
+        Self { fault, rest: None, is_tested: false }
     }
 }
 
@@ -168,14 +175,20 @@ struct Listener {
     session: u64,
 }
 
+/// The number of a channel that nobody has used.
+fn new_number(inner: &Inner) -> i64 {
+    channel::of_bits(inner.runtime.random() as u64)
+}
+
 async fn listen(
     inner: &Arc<Inner>,
     queue: &mpsc::WeakUnboundedSender<Job>,
+    number: i64,
 ) -> Result<Listener, ListenFailure> {
     let session = inner.readings.session();
-    let number = channel::of_bits(inner.runtime.random() as u64);
     let name = channel::name(number);
-    let (proof, tested) = (format!("test {number}"), Arc::new(Notify::new()));
+    // Not the message of an earlier test of this channel.
+    let (proof, tested) = (format!("test {}", inner.runtime.random_bits()), Arc::new(Notify::new()));
     let on_notification: OnNotification = {
         let (inner, name, proof, tested) =
             (Arc::downgrade(inner), name.clone(), proof.clone(), Arc::clone(&tested));
@@ -205,10 +218,12 @@ async fn listen(
     if inner.runtime.within(limit, tested.notified()).await.is_none() {
         let reason = "no notification comes through: behind a connection pooler in transaction mode waiters are not told of their turn \
             and ask for it; name the server itself in the store URL to be told";
-        return Err(ListenFailure { fault: faults.passing(reason), rest: Some(RETRY_LISTEN) });
+        let (fault, rest) = (faults.passing(reason), Some(RETRY_LISTEN));
+        return Err(ListenFailure { fault, rest, is_tested: false });
     }
     let own = [(&number as _, Type::INT8)];
-    inner.asked(limit, live.client.query_typed("SELECT pg_advisory_lock($1)", &own)).await?;
+    let locked = inner.asked(limit, live.client.query_typed("SELECT pg_advisory_lock($1)", &own)).await;
+    locked.map_err(|fault| ListenFailure { fault, rest: None, is_tested: true })?;
     Ok(Listener { live, number, session })
 }
 

@@ -1,13 +1,18 @@
 //! Behind PgBouncer in transaction mode, which gives each transaction any session: everything but
 //! push works.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conformance::events::wait_for;
 use leasehold::postgres::PostgresStore;
 use leasehold::{Event, LockError, Severity, TokioRuntime};
-use leasehold_core::{Attempt, Claim, GrantAnswer, Holder, Key, Store as _, Ttl, WaitMode, WaitQueue};
+use leasehold_core::{
+    AdminStore as _, Attempt, BoxFuture, Claim, GrantAnswer, Holder, Instant, Key, Runtime, Store as _,
+    StoreRole, Ttl, WaitMode, WaitQueue,
+};
 use rustix::process::Signal;
 use servers::Pooler;
 use tokio::task::block_in_place;
@@ -75,6 +80,63 @@ async fn a_short_wait_for_a_lock_that_is_held_names_its_holder() {
     // The check of push takes a second.
     let first = events.next().await;
     assert!(matches!(&first, Some(Event::Waiting { place: Some(1), .. })), "{first:?}");
+}
+
+/// A clock that runs ten times as fast.
+#[derive(Debug)]
+struct Hasty(TokioRuntime);
+
+impl Runtime for Hasty {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(10 * self.0.now().as_nanos())
+    }
+
+    fn since_epoch(&self) -> Duration {
+        self.0.since_epoch()
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        self.0.sleep_until(Instant::from_nanos(at.as_nanos().div_ceil(10)))
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.0.spawn(task);
+    }
+
+    fn random(&self) -> u128 {
+        self.0.random()
+    }
+}
+
+/// Regression: each try of push, and each diagnosis, listened on a channel of its own. The pooler's
+/// sessions keep listening, so a process that waited for a day left thousands of channels on them,
+/// each of which the server compares with every message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pooler_does_not_collect_the_channels_on_which_push_was_tried() {
+    let server = server(&["log_statement=all"]).await;
+    let pooler = block_in_place(|| Pooler::before(&server));
+    let holder = process(&server.url(), 60 * SECOND).await;
+    let _guard = take(&holder, "k").await;
+    let url = format!("{}?call-limit=5s", pooler.url());
+    let waiting = PostgresStore::from_url(&url, Arc::new(Hasty(TokioRuntime::current().unwrap()))).unwrap();
+    for _ in 0..2 {
+        let findings = waiting.diagnose(StoreRole::Alone).await.findings;
+        assert!(findings.iter().any(|it| it.about == "push" && it.severity > Severity::Note), "{findings:?}");
+    }
+    let claim = Claim::exclusive(Key::new("k").unwrap());
+    let attempt = Attempt::new(claim, Holder::from_bits(1), None, Ttl::new(60 * SECOND).unwrap());
+    let answer = waiting.grant(&attempt, WaitMode::Wait { queue_limit: None }).await.unwrap();
+    assert!(matches!(answer, GrantAnswer::Busy { place: Some(_), .. }), "{answer:?}");
+    // One for each process, and those that all processes have in common.
+    let log = server.directory().join("log");
+    let listens = || {
+        let log = fs::read_to_string(&log).unwrap();
+        let names = log.lines().filter_map(|line| line.split_once("LISTEN leasehold_"));
+        names.map(|(_, name)| name.to_owned()).filter(|name| name != "broken").collect::<Vec<_>>()
+    };
+    until("push was tried twice more", async || listens().len() >= 4).await;
+    let names: BTreeSet<_> = listens().into_iter().collect();
+    assert_eq!(names.len(), 2, "{names:?}");
 }
 
 /// Its waiters ask once, and never again.
