@@ -32,6 +32,8 @@ pub(crate) struct Scope {
     begin_again: String,
     /// The same for one of several requests, any of which may be the one whose rows are locked.
     begin_alone: String,
+    /// The statement that begins a transaction which reads many rows for one caller.
+    begin_to_list: String,
     /// The statement that begins a transaction which reads what others have locked.
     begin_to_look: String,
     /// How long a lock that is handed over may remain unclaimed.
@@ -81,10 +83,20 @@ impl Scope {
         let again = (statement / 20).max(1);
         let begin_alone = begin((statement / 200).max(1));
         let (begin, begin_again) = (begin(statement / 2), begin(again));
-        // Only a lock of the whole table can block it.
-        let begin_to_look = format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {again}");
         let lock_timeout = (statement / 2).to_string();
-        Self { sql: Sql::of(schema), lock_timeout, begin, begin_again, begin_alone, begin_to_look, window }
+        // Only a lock of the whole table can block these.
+        let begin_to_list = format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {lock_timeout}");
+        let begin_to_look = format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {again}");
+        Self {
+            sql: Sql::of(schema),
+            lock_timeout,
+            begin,
+            begin_again,
+            begin_alone,
+            begin_to_list,
+            begin_to_look,
+            window,
+        }
     }
 
     /// Serves requests in one transaction, all or none.
@@ -150,6 +162,27 @@ impl Scope {
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Option<Row>, TransactionError> {
         self.one(client, statement, parameters, "COMMIT").await
+    }
+
+    /// Runs one reading statement, and returns its rows. Other callers wait meanwhile, so it does not
+    /// wait for long either if somebody has locked the table.
+    pub(crate) async fn rows(
+        &self,
+        client: &Client,
+        statement: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, TransactionError> {
+        let (begun, rows, ended) = tokio::join!(
+            biased;
+            client.batch_execute(&self.begin_to_list),
+            client.query_typed(statement, parameters),
+            // In a failed transaction, this is a rollback.
+            client.batch_execute("COMMIT"),
+        );
+        begun?;
+        let rows = rows?;
+        ended?;
+        Ok(rows)
     }
 
     async fn one(

@@ -66,7 +66,7 @@ impl PostgresStore {
                         (&end as _, Type::BYTEA),
                         (&(PAGE as i64) as _, Type::INT8),
                     ];
-                    let rows = client.query_typed(statement(&inner.scope.sql), &parameters).await?;
+                    let rows = inner.scope.rows(client, statement(&inner.scope.sql), &parameters).await?;
                     rows.iter().map(|row| read(&Columns(row))).collect::<Result<Vec<T>, _>>()
                 })
             });

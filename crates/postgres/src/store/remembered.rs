@@ -66,8 +66,8 @@ impl AdminStore for PostgresStore {
             Box::pin(async move {
                 let key = key.as_bytes();
                 let parameters = [(&key as _, Type::BYTEA)];
-                let row = client.query_typed_opt(&inner.scope.sql.last_break, &parameters).await?;
-                row.map(|row| table::broken(&Columns(&row))).transpose()
+                let rows = inner.scope.rows(client, &inner.scope.sql.last_break, &parameters).await?;
+                rows.first().map(|row| table::broken(&Columns(row))).transpose()
             })
         }))
     }

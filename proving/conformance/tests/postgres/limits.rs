@@ -148,6 +148,33 @@ async fn many_rows_that_another_transaction_has_locked_cost_no_other_lock() {
     others.rollback().await.unwrap();
 }
 
+/// Regression: a list of marks waited for a table that somebody had locked for as long as a
+/// connection may be silent, ten seconds. All requests share the connection, so no lease was renewed
+/// meanwhile, and the process lost its locks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_another_transaction_has_locked_costs_no_lock() {
+    let (server, mut db) = served().await;
+    let locks = Locks::builder().ttl(4 * SECOND).connect(&server.url()).await.unwrap();
+    let kept = take(&locks, "kept").await;
+    let others = db.transaction().await.unwrap();
+    let lock = "LOCK TABLE leasehold.mark, leasehold.broken IN ACCESS EXCLUSIVE MODE";
+    others.batch_execute(lock).await.unwrap();
+    let began = Instant::now();
+    while began.elapsed() < 6 * SECOND {
+        for asked in [
+            locks.marks("").await.map(drop),
+            locks.breaks("").await.map(drop),
+            locks.last_break("kept").await.map(drop),
+        ] {
+            let error = asked.unwrap_err().to_string();
+            assert!(error.contains("another transaction"), "{error}");
+        }
+        assert!(kept.is_held());
+    }
+    others.rollback().await.unwrap();
+    assert!(locks.marks("").await.unwrap().is_empty());
+}
+
 /// Regression: it was reported as an outage of the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_held_lock_with_a_row_that_another_transaction_has_locked_is_held() {
