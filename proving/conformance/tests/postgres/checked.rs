@@ -134,6 +134,38 @@ async fn a_checked_holder_keeps_others_out_until_its_transaction_ends_also_past_
     assert_eq!(writer(&db).await, "the first");
 }
 
+/// Regression: the documentation did not say that the views need `now_micros` and that the `check` of
+/// a text needs that of a `bytea`, so both were refused where only the routines that it named were
+/// allowed.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_execution_is_revoked_the_documented_grant_is_enough_to_check_and_to_look() {
+    let docs = include_str!("../../../../docs/postgres.md");
+    let (_, grant) = docs.split_once("GRANT EXECUTE").unwrap();
+    let (grant, _) = grant.split_once(';').unwrap();
+    let (server, db) = served().await;
+    let [locks, _] = two(&server.url(), LONG).await;
+    let guard = take(&locks, "account:1").await;
+    let roles = "CREATE ROLE web; CREATE ROLE ops; GRANT USAGE ON SCHEMA leasehold TO web, ops; \
+        GRANT SELECT ON leasehold.held, leasehold.waiting TO ops; \
+        REVOKE EXECUTE ON ALL ROUTINES IN SCHEMA leasehold FROM PUBLIC";
+    db.batch_execute(roles).await.unwrap();
+    let fence = guard.fence();
+    let asked = [
+        format!("SET ROLE web; SELECT leasehold.check('account:1', {fence})"),
+        format!("SET ROLE web; SELECT leasehold.check('account:1'::bytea, {fence})"),
+        "SET ROLE ops; TABLE leasehold.held".into(),
+        "SET ROLE ops; TABLE leasehold.waiting".into(),
+    ];
+    for asked in &asked {
+        let refused = db.batch_execute(asked).await.unwrap_err();
+        assert_eq!(refused.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{asked}");
+    }
+    db.batch_execute(&format!("RESET ROLE; GRANT EXECUTE{grant}")).await.unwrap();
+    for asked in &asked {
+        db.batch_execute(asked).await.unwrap_or_else(|error| panic!("{asked}: {error}"));
+    }
+}
+
 /// Regression: it was reported as an outage of the store, and nobody could queue meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_whose_holder_is_in_a_checked_transaction_is_held_and_can_be_waited_for() {
