@@ -24,10 +24,12 @@ pub(crate) fn hint(text: impl Display) {
     write(&format!("hint: {text}"), "\n");
 }
 
-/// Reports that a store does not answer, and how long it is asked in all; `None` for no limit.
-pub(crate) fn silence(store: impl Display, limit: Option<Duration>) {
+/// Reports that a store does not answer, or does not serve, and why, if that is known, and how long it
+/// is asked in all; `None` for no limit.
+pub(crate) fn silence(store: impl Display, fault: Option<&Fault>, limit: Option<Duration>) {
+    let why = fault.map(|fault| format!(" ({})", fault.reason)).unwrap_or_default();
     let how_long = limit.map_or_else(|| "as long as it takes".into(), |limit| format!("{limit:?} in all"));
-    line(format_args!("cannot reach {store}: trying for {how_long}"));
+    line(format_args!("cannot reach {store}{why}: trying for {how_long}"));
 }
 
 /// Reports that a store answers but does not grant yet, and why: a new quorum abstains at first.

@@ -131,7 +131,7 @@ impl StoreLocation {
             Ok(locks) => locks,
             Err(_) => {
                 if !quiet && limit > SILENCE {
-                    say::silence(&self.store, Some(limit));
+                    say::silence(&self.store, None, Some(limit));
                 }
                 connecting.await
             }

@@ -49,8 +49,8 @@ pub(crate) struct WaitReporter<'a> {
     /// When the last line was written, and for which key.
     written: Option<(Instant, Key)>,
     silent_since: Option<Instant>,
-    /// Why the store answers but does not vote yet.
-    abstains: Option<Fault>,
+    /// The last fault of the store since then.
+    fault: Option<Fault>,
     silence_told: bool,
     rewrites: bool,
 }
@@ -73,7 +73,7 @@ impl<'a> WaitReporter<'a> {
             told: None,
             written: None,
             silent_since: Some(Instant::now()),
-            abstains: None,
+            fault: None,
             silence_told: false,
             rewrites: !request.quiet && !is_dumb() && io::stderr().is_terminal(),
         }
@@ -109,7 +109,7 @@ impl<'a> WaitReporter<'a> {
             }
             Change::StoreFault { fault, .. } => {
                 self.silent_since.get_or_insert_with(Instant::now);
-                self.abstains = Some(fault).filter(|fault| fault.kind == FaultKind::Quarantined);
+                self.fault = Some(fault);
             }
             // A job reads its mark once more after it has the lock.
             Change::StoreBack { .. } | Change::Acquired { .. } => self.heard(),
@@ -120,7 +120,7 @@ impl<'a> WaitReporter<'a> {
     }
 
     fn heard(&mut self) {
-        self.silent_since = None;
+        (self.silent_since, self.fault) = (None, None);
         if std::mem::take(&mut self.silence_told) {
             say::line(format_args!("{} answers again", self.locks.store()));
         }
@@ -158,9 +158,12 @@ impl<'a> WaitReporter<'a> {
         let silent = self.silent_since.is_some_and(|since| since.elapsed() >= SILENCE);
         if silent && !self.silence_told && !self.request.quiet {
             self.silence_told = true;
-            match &self.abstains {
-                Some(fault) => say::abstention(self.locks.store(), fault),
-                None => say::silence(self.locks.store(), self.outage_limit),
+            match &self.fault {
+                // The store answers but does not vote yet.
+                Some(fault) if fault.kind == FaultKind::Quarantined => {
+                    say::abstention(self.locks.store(), fault);
+                }
+                fault => say::silence(self.locks.store(), fault.as_ref(), self.outage_limit),
             }
         }
     }

@@ -125,6 +125,18 @@ fn a_wait_without_a_limit_lasts_through_an_outage_and_says_so() {
     }
 }
 
+/// Regression: only `cannot reach` was said, also of a server that answers and whose replicas do not
+/// confirm, and a wait without a limit never said more.
+#[test]
+fn a_store_that_does_not_serve_is_reported_with_the_reason() {
+    let (_server, site) = Site::on_server(Flavor::Valkey91);
+    let site = Site::on(&format!("{}?replicas=1", site.store()));
+    let done = site.finish(site.run(&["--outage-limit", "3s", "k", "--", "true"])).exits_with(69);
+    let first = done.err.lines().next().unwrap();
+    assert!(first.contains("(0 of 1 replicas confirmed it"), "{done:?}");
+    assert!(first.ends_with(": trying for 3s in all"), "{done:?}");
+}
+
 #[test]
 fn the_time_to_wait_begins_before_the_store_is_connected() {
     let (server, proxy, site) = Site::on_proxy(Flavor::Redis82);
