@@ -143,11 +143,12 @@ impl RedisStore {
     /// The store on connections that the program makes, one after the other, under a name for
     /// errors: on those of a pool of deadpool-redis or bb8-redis, or of any function.
     ///
-    /// The store calls `take` when it first needs a connection, and again after that one failed or
-    /// did not answer in time, so it recovers from `CLIENT KILL` and from restarts. It keeps one
-    /// connection of the pool for as long as it works, and does not take one for each call:
-    /// otherwise, tasks that hold all connections of the pool while they wait for locks would
-    /// prevent the renewal of those locks. So a pool must have room for one connection more.
+    /// The store calls `take` when it first needs a connection, and again after that one failed, did
+    /// not answer in time or turned out to lead to a replica, so it recovers from `CLIENT KILL`,
+    /// restarts and failovers. It keeps one connection of the pool for as long as it works, and does
+    /// not take one for each call: otherwise, tasks that hold all connections of the pool while they
+    /// wait for locks would prevent the renewal of those locks. So a pool must have room for one
+    /// connection more.
     ///
     /// `take` runs in a task of `runtime`. What it returns dereferences to a connection of
     /// redis-rs; the objects of both pools do, and a [`Box`] of any connection does. The rest is as
