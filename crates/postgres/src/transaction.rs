@@ -151,7 +151,8 @@ impl Scope {
 
     /// Removes ended records. A crash may bring them back, which changes no answer.
     pub(crate) async fn sweep(&self, client: &Client) -> Result<(), TransactionError> {
-        self.one(client, &self.sql.sweep, &[], COMMIT_LATER).await.map(drop)
+        let begin = format!("{}; SET LOCAL synchronous_commit = off", self.begin);
+        self.one(client, &begin, &self.sql.sweep, &[]).await.map(drop)
     }
 
     /// Runs one writing statement, durably and within the limits of a call, and returns its row.
@@ -161,7 +162,7 @@ impl Scope {
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Option<Row>, TransactionError> {
-        self.one(client, statement, parameters, "COMMIT").await
+        self.one(client, &self.begin, statement, parameters).await
     }
 
     /// Runs one reading statement, and returns its rows. Other callers wait meanwhile, so it does not
@@ -188,16 +189,17 @@ impl Scope {
     async fn one(
         &self,
         client: &Client,
+        begin: &str,
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
-        commit: &str,
     ) -> Result<Option<Row>, TransactionError> {
         let (begun, row, committed) = tokio::join!(
             biased;
-            client.batch_execute(&self.begin),
+            client.batch_execute(begin),
             client.query_typed_opt(statement, parameters),
-            // In a failed transaction, this is a rollback.
-            client.batch_execute(commit),
+            // In a failed transaction, this is a rollback. Nothing else may be in it, not even a
+            // setting: the server would refuse that, and go on with the failed transaction.
+            client.batch_execute("COMMIT"),
         );
         begun?;
         let row = row?;
