@@ -32,8 +32,8 @@ pub(crate) struct Scope {
     begin_again: String,
     /// The same for one of several requests, any of which may be the one whose rows are locked.
     begin_alone: String,
-    /// The statement that begins a transaction which reads many rows for one caller.
-    begin_to_list: String,
+    /// The statement that begins a transaction which only reads.
+    begin_to_read: String,
     /// The statement that begins a transaction which reads what others have locked.
     begin_to_look: String,
     /// How long a lock that is handed over may remain unclaimed.
@@ -85,7 +85,7 @@ impl Scope {
         let (begin, begin_again) = (begin(statement / 2), begin(again));
         let lock_timeout = (statement / 2).to_string();
         // Only a lock of the whole table can block these.
-        let begin_to_list = format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {lock_timeout}");
+        let begin_to_read = format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {lock_timeout}");
         let begin_to_look = format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {again}");
         Self {
             sql: Sql::of(schema),
@@ -93,7 +93,7 @@ impl Scope {
             begin,
             begin_again,
             begin_alone,
-            begin_to_list,
+            begin_to_read,
             begin_to_look,
             window,
         }
@@ -108,7 +108,7 @@ impl Scope {
     ) -> Result<Done, TransactionError> {
         let batch = Batch::of(requests);
         if batch.only_reads {
-            return self.read(client, BEGIN_TO_READ, &batch, requests).await;
+            return self.read(client, &self.begin_to_read, &batch, requests).await;
         }
         let begin = match row_wait {
             RowWait::Long => &self.begin,
@@ -175,7 +175,7 @@ impl Scope {
     ) -> Result<Vec<Row>, TransactionError> {
         let (begun, rows, ended) = tokio::join!(
             biased;
-            client.batch_execute(&self.begin_to_list),
+            client.batch_execute(&self.begin_to_read),
             client.query_typed(statement, parameters),
             // In a failed transaction, this is a rollback.
             client.batch_execute("COMMIT"),

@@ -406,9 +406,11 @@ impl Inner {
             },
         };
         let row_wait = if is_blocked(&error) { RowWait::Shortest } else { RowWait::Long };
+        let only_read = requests.iter().all(|request| request.is_read());
         for request in requests {
             // On a lost connection, it could become part of the transaction that was not answered.
-            if requests.len() > 1 && !error.is_lost() {
+            // What blocks one read, a lock of a whole table, blocks all.
+            if requests.len() > 1 && !error.is_lost() && !(only_read && is_blocked(&error)) {
                 match self.tried(session, &[request], row_wait).await {
                     Ok(done) => {
                         slow.add(done);

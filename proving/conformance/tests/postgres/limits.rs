@@ -157,7 +157,7 @@ async fn a_table_that_another_transaction_has_locked_costs_no_lock() {
     let locks = Locks::builder().ttl(4 * SECOND).connect(&server.url()).await.unwrap();
     let kept = take(&locks, "kept").await;
     let others = db.transaction().await.unwrap();
-    let lock = "LOCK TABLE leasehold.mark, leasehold.broken IN ACCESS EXCLUSIVE MODE";
+    let lock = "LOCK TABLE leasehold.mark, leasehold.broken, leasehold.share IN ACCESS EXCLUSIVE MODE";
     others.batch_execute(lock).await.unwrap();
     let began = Instant::now();
     while began.elapsed() < 6 * SECOND {
@@ -168,6 +168,14 @@ async fn a_table_that_another_transaction_has_locked_costs_no_lock() {
         ] {
             let error = asked.unwrap_err().to_string();
             assert!(error.contains("another transaction"), "{error}");
+        }
+        // They do not wait one after the other.
+        let looks = (0..60).map(|nth| {
+            let locks = locks.clone();
+            tokio::spawn(async move { locks.inspect(format!("k:{nth}")).await })
+        });
+        for look in looks.collect::<Vec<_>>() {
+            assert!(look.await.unwrap().is_err());
         }
         assert!(kept.is_held());
     }
