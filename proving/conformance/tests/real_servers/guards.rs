@@ -30,7 +30,7 @@ async fn a_member_that_came_back_from_an_older_snapshot_helps_no_second_process_
     let proxy = Proxy::before(&three);
     let process = || {
         let members = [one.url(), two.url(), proxy.url()].map(|url| AnyStore::from_url(&url).unwrap());
-        Locks::builder().ttl(5 * SECOND).outage_limit(SECOND).quorum(members, 5 * SECOND).unwrap()
+        Locks::builder().ttl(5 * SECOND).outage_limit(3 * SECOND).quorum(members, 5 * SECOND).unwrap()
     };
     let token = process().mutex("k").lock().await.unwrap().transfer(5 * SECOND).await.unwrap();
     one.text(&["SAVE"]);
