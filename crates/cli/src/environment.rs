@@ -74,7 +74,7 @@ impl OuterLocks {
         })
     }
 
-    /// Returns true if a holder in this mode can hold the key beside all of them.
+    /// Returns true if a request in this mode can be granted while all of them are held.
     fn leave(&self, key: &Key, mode: Mode) -> bool {
         match mode {
             Mode::Shared => self.modes_of(key).all(|held| held == Mode::Shared),

@@ -15,7 +15,7 @@ use crate::args::PrefixArgs;
 use crate::exit::{End, Failure};
 use crate::hold::reader_is_gone;
 use crate::json::{self, KeyText, millis};
-use crate::lock_json::{HolderJson, WaiterJson, is_same_holder, is_same_owner, name_of};
+use crate::lock_json::{HolderJson, WaiterJson, name_of};
 use crate::mark::{self, BreakJson};
 use crate::print::plain;
 use crate::status::VERSION;
@@ -164,11 +164,11 @@ impl Follower {
             self.tell("held", Some(&new.key), HolderJson::of(held, new.held_for(held)), by(held))?;
         }
         let waits = |state: &KeyState, waiter: &Waiter| {
-            state.waiters.iter().any(|other| is_same_holder(other.holder, waiter.holder))
+            state.waiters.iter().any(|other| other.holder.is_same_attempt(waiter.holder))
         };
         let holds = |waiter: &Waiter| {
             let mut holders = new.holders.iter().filter_map(|held| held.owner.holder());
-            holders.any(|holder| is_same_holder(holder, waiter.holder))
+            holders.any(|holder| holder.is_same_attempt(waiter.holder))
         };
         for (place, waiter) in
             (1..).zip(&old.waiters).filter(|(_, waiter)| !waits(new, waiter) && !holds(waiter))
@@ -222,7 +222,7 @@ impl Follower {
 }
 
 fn is_same(one: &HolderInfo, other: &HolderInfo) -> bool {
-    is_same_owner(&one.owner, &other.owner) && one.fence == other.fence
+    one.owner.is_same(&other.owner) && one.fence == other.fence
 }
 
 fn by(held: &HolderInfo) -> String {

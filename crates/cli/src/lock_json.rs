@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{BreakRecord, Fence, Holder, HolderInfo, KeyState, Marked, Mode, Owner, Waiter};
+use leasehold::{BreakRecord, Fence, HolderInfo, KeyState, Marked, Mode, Owner, Waiter};
 use serde::Serialize;
 
 use crate::json::{self, KeyText, millis};
@@ -157,17 +157,6 @@ pub(crate) fn name_of(waiter: &Waiter) -> String {
     Owner::Holder { holder: waiter.holder, label: waiter.label.clone() }.to_string()
 }
 
-/// Returns true if these are ids of the same holder. In a quorum it may have another id at each
-/// member, and the id at the first member that answers is shown. Only the last 32 bits differ.
-pub(crate) const fn is_same_holder(one: Holder, other: Holder) -> bool {
-    one.bits() >> 32 == other.bits() >> 32
-}
-
-/// The same for any owner of a lock.
-pub(crate) fn is_same_owner(one: &Owner, other: &Owner) -> bool {
-    one.holder().zip(other.holder()).map_or(one == other, |(one, other)| is_same_holder(one, other))
-}
-
 pub(crate) fn mode(mode: Mode) -> String {
     match mode {
         Mode::Permits { weight, of } => format!("{weight} of {of} permits"),
@@ -190,24 +179,11 @@ fn readable(value: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{Key, Label, Stamp};
+    use leasehold::{Holder, Key, Label, Stamp};
 
     use super::*;
 
     const HOLDER: Holder = Holder::from_bits(0x0123_4567 << 96);
-
-    /// Regression: when the first member of a quorum stopped, and again when it continued, `watch`
-    /// reported the end of a holding that went on, and a new one.
-    #[test]
-    fn a_holder_is_the_same_whichever_member_of_a_quorum_shows_it() {
-        let owner = |bits| Owner::Holder { holder: Holder::from_bits(bits), label: None };
-        let shown = owner((7 << 32) | u128::from(u32::MAX));
-        assert!(is_same_owner(&shown, &owner(7 << 32)));
-        assert!(!is_same_owner(&shown, &owner(8 << 32)) && !is_same_owner(&shown, &Owner::NotALock));
-        let foreign = |value: &[u8]| Owner::Foreign { value: value.into() };
-        assert!(is_same_owner(&foreign(b"x"), &foreign(b"x")));
-        assert!(!is_same_owner(&foreign(b"x"), &foreign(b"y")));
-    }
 
     #[test]
     fn each_kind_of_owner_and_a_waiter_have_these_fields() {

@@ -256,7 +256,7 @@ mod tests {
             assert!(!url(without).has_password(), "{without}");
             assert_eq!(url(without).without_password(), without);
         }
-        // A path is no login, whatever it looks like.
+        // This path only looks like a login.
         let file = "file:/a://web:x@b/leases.db";
         assert!(!url(file).has_password());
         assert_eq!(url(file).without_password(), file);

@@ -11,7 +11,6 @@ use tokio::time::{sleep_until, timeout};
 
 use crate::cut::cut_amid;
 use crate::json::millis;
-use crate::lock_json::{is_same_holder, is_same_owner};
 use crate::lock_request::LockRequest;
 use crate::print::plain;
 use crate::say;
@@ -138,8 +137,7 @@ impl<'a> WaitReporter<'a> {
 
     fn tell_programs(&mut self) {
         let Some(Wait { holder, held_by, place, held_for, .. }) = &self.wait else { return };
-        let is_told =
-            |(key, owner): &(Key, Owner)| *key == held_by.key && is_same_owner(owner, &held_by.owner);
+        let is_told = |(key, owner): &(Key, Owner)| *key == held_by.key && owner.is_same(&held_by.owner);
         if self.told.as_ref().is_some_and(is_told) {
             return;
         }
@@ -210,9 +208,9 @@ impl Drop for WaitReporter<'_> {
 
 impl Wait {
     fn see(&mut self, state: &KeyState) {
-        let same = state.holders.iter().find(|holding| is_same_owner(&holding.owner, &self.held_by.owner));
+        let same = state.holders.iter().find(|holding| holding.owner.is_same(&self.held_by.owner));
         // The lock may be ours already, while replicas have still to confirm it.
-        let is_ours = |holder| is_same_holder(holder, self.holder);
+        let is_ours = |holder: Holder| holder.is_same_attempt(self.holder);
         let mut others = state.holders.iter().filter(|held| !held.owner.holder().is_some_and(is_ours));
         if let Some(holding) = same.or_else(|| others.next()) {
             self.held_by = holding.clone();

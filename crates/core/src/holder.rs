@@ -41,6 +41,13 @@ impl Holder {
         (self.high as u128) << 64 | self.low as u128
     }
 
+    /// Returns true if these are ids of the same attempt. In a quorum an attempt may have another id
+    /// at each member, and only the last 32 bits of these differ.
+    #[must_use]
+    pub const fn is_same_attempt(self, other: Self) -> bool {
+        self.bits() >> 32 == other.bits() >> 32
+    }
+
     /// The whole id as 32 hexadecimal digits, as stores keep it. Not for people and not for logs.
     #[must_use]
     pub fn digits(self) -> String {

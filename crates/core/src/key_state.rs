@@ -47,6 +47,13 @@ impl Owner {
             _ => None,
         }
     }
+
+    /// Returns true if this is the same owner, whichever members of a quorum [show
+    /// it](Holder::is_same_attempt).
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.holder().zip(other.holder()).map_or(self == other, |(one, other)| one.is_same_attempt(other))
+    }
 }
 
 impl fmt::Display for Owner {
@@ -257,6 +264,18 @@ mod tests {
         assert_eq!(at(4_999_999).held_for(&held), None, "the clock was set back");
         let foreign = HolderInfo::exclusive(key, Owner::NotALock, None, None);
         assert_eq!(at(7_500_000).held_for(&foreign), None);
+    }
+
+    /// Regression: when the first member of a quorum stopped, and again when it continued, a watch
+    /// reported the end of a holding that went on, and a new one.
+    #[test]
+    fn an_owner_is_the_same_whichever_member_of_a_quorum_shows_it() {
+        let owner = |bits| Owner::Holder { holder: Holder::from_bits(bits), label: None };
+        let shown = owner((7 << 32) | u128::from(u32::MAX));
+        assert!(shown.is_same(&owner(7 << 32)));
+        assert!(!shown.is_same(&owner(8 << 32)) && !shown.is_same(&Owner::NotALock));
+        let foreign = |value: &[u8]| Owner::Foreign { value: value.into() };
+        assert!(foreign(b"x").is_same(&foreign(b"x")) && !foreign(b"x").is_same(&foreign(b"y")));
     }
 
     fn state(owner: Option<Owner>, waiters: Vec<Waiter>) -> KeyState {

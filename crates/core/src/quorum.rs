@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use crate::backoff::jitter;
 use crate::{
-    Attempt, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Instant, QuorumReport,
-    RaiseAnswer, Ttl, WaitMode, Wake, majority_of,
+    Attempt, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Instant, QuorumReport, RaiseAnswer, Ttl,
+    WaitMode, Wake, majority_of,
 };
 
 use ids::{Ids, Stage};
@@ -441,21 +441,6 @@ impl QuorumAttempt {
     /// false; the next renewal tells.
     pub fn handle_broken(&mut self, member: usize, holder: Holder) -> bool {
         self.ids.is_broken(member, holder)
-    }
-
-    /// Returns true if two ids belong to the same attempt.
-    #[must_use]
-    pub const fn is_same(one: Holder, other: Holder) -> bool {
-        one.bits() >> 32 == other.bits() >> 32
-    }
-
-    /// Returns true if two members report the same holding.
-    #[must_use]
-    pub fn is_same_holding(one: &HolderInfo, other: &HolderInfo) -> bool {
-        match one.owner.holder().zip(other.owner.holder()) {
-            Some((one, other)) => Self::is_same(one, other),
-            None => one.owner == other.owner,
-        }
     }
 }
 

@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Claim, Drift, Fault, Fence, Holder, Key, Push, PushEvent, QuorumAttempt, QuorumSettings,
-    Rejoin, Request, Ttl, WaitMode,
+    Answer, Attempt, Claim, Drift, Fault, Fence, Holder, Key, Push, PushEvent, QuorumSettings, Rejoin,
+    Request, Ttl, WaitMode,
 };
 
 use crate::explore::World;
@@ -272,7 +272,7 @@ impl Quorum {
     }
 
     fn deliver(&mut self, member: usize, push: &Push) {
-        let is_of = |client: &Shared| QuorumAttempt::is_same(client.attempt.holder, push.holder);
+        let is_of = |client: &Shared| client.attempt.holder.is_same_attempt(push.holder);
         let Some(nth) = self.clients.iter().position(is_of) else { return };
         let client = self.client(nth);
         let granted = match push.event {
@@ -349,7 +349,7 @@ impl Quorum {
     /// Returns true if a client that lives has an id that it still uses, or holds.
     fn is_wanted(&self, member: usize, id: Holder) -> bool {
         self.clients.iter().any(|client| {
-            matches!(client.phase, Phase::Dead) && QuorumAttempt::is_same(client.attempt.holder, id)
+            matches!(client.phase, Phase::Dead) && client.attempt.holder.is_same_attempt(id)
                 || !client.is_over() && client.machine.holder(member) == id
         })
     }

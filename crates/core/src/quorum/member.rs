@@ -232,12 +232,11 @@ mod tests {
 
     #[test]
     fn the_ids_of_an_attempt_differ_in_their_count_and_never_run_into_anothers() {
-        use crate::QuorumAttempt;
         let first = Holder::from_bits((7 << 32) | u128::from(u32::MAX));
         let second = MemberAttempt::new(first).next_id();
         assert_ne!(first, second);
-        assert!(QuorumAttempt::is_same(first, second));
-        assert!(!QuorumAttempt::is_same(first, Holder::from_bits(8 << 32)));
+        assert!(first.is_same_attempt(second));
+        assert!(!first.is_same_attempt(Holder::from_bits(8 << 32)));
     }
 
     #[test]

@@ -344,7 +344,7 @@ impl GrantRequest {
     /// Returns true if this attempt itself holds the key there, under an id that is being released.
     fn is_our_own(&self, held_by: &HolderInfo) -> bool {
         let own = self.attempt.holder;
-        held_by.owner.holder().is_some_and(|holder| QuorumAttempt::is_same(holder, own))
+        held_by.owner.holder().is_some_and(|holder| holder.is_same_attempt(own))
     }
 
     /// Decides what to do when no majority can grant any more; `None` to look at the round again.
@@ -359,7 +359,7 @@ impl GrantRequest {
             let last_words = self.last_words(ids.settings.members.len(), view);
             return Some(last_words.map_or_else(|| self.too_few(ids), QuorumStep::WaitUntil));
         };
-        let is_held = self.round.is_held_by_one(QuorumAttempt::is_same_holding);
+        let is_held = self.round.is_held_by_one(|one, other| one.owner.is_same(&other.owner));
         if is_held && !self.waits() {
             return Some(self.leave(ids, held_by));
         }

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{Claim, Key, Mode, Owner, QueuePosition, Ticket, WaitQueue};
+use crate::{Claim, HolderInfo, Key, Mode, Owner, QueuePosition, Ticket, WaitQueue};
 
 const FENCE: u64 = 1_000;
 const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
@@ -195,7 +195,7 @@ fn a_try_that_is_repeated_uses_other_ids_until_the_first_are_given_up() {
     let again = world.ask(WaitMode::Try);
     assert!(!world.machine.is_over());
     for (first, second) in asked.iter().zip(&again) {
-        assert!(first.holder != second.holder && QuorumAttempt::is_same(first.holder, second.holder));
+        assert!(first.holder != second.holder && first.holder.is_same_attempt(second.holder));
     }
 }
 

@@ -17,7 +17,7 @@ use std::task::Poll;
 
 use leasehold_core::{
     AdminStore, Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fault, Fence, HoldAnswer,
-    Holder, HolderInfo, Key, Notice, Notices, QuorumAttempt, Stamp, Store, StoreFuture, StoreRole, Vote,
+    Holder, HolderInfo, Key, Notice, Notices, Stamp, Store, StoreFuture, StoreRole, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -67,8 +67,7 @@ impl AdminStore for QuorumStore {
                     // A member that did not answer the look-up most likely has the same fence as
                     // the others.
                     let Some(state) = state else { return Some(fence) };
-                    let there =
-                        state.holders.into_iter().find(|one| QuorumAttempt::is_same_holding(one, held));
+                    let there = state.holders.into_iter().find(|one| one.owner.is_same(&held.owner));
                     there.map(|one| one.fence.unwrap_or(fence))
                 });
                 let store = quorum.members[n].store.clone();
@@ -90,7 +89,7 @@ impl AdminStore for QuorumStore {
         })
     }
 
-    /// The latest break that a majority of the members remembers, or else any of them.
+    /// The latest break that a majority of the members remembers; without one, that any of them does.
     fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
         Box::pin(async move {
             let look = |store: Arc<dyn Store>, key| async move { store.admin()?.last_break(&key).await };
@@ -139,7 +138,7 @@ fn end(
             }
             // The answer names one holder, and others may share the key.
             let mut holders = store.inspector()?.inspect(&key).await?.holders.into_iter();
-            match holders.find(|one| QuorumAttempt::is_same_holding(one, &held)).map(|one| one.fence) {
+            match holders.find(|one| one.owner.is_same(&held.owner)).map(|one| one.fence) {
                 None => return was_broken(store.clone(), key, agreed).await,
                 Some(Some(risen)) if risen != fence => fence = risen,
                 Some(_) => break,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Ballot, Fault, HoldAnswer, HolderInfo, InspectStore, Key, KeyState, Notices, QuorumAttempt, ScanPage,
-    ScanPosition, Store, StoreFuture,
+    Ballot, Fault, HoldAnswer, HolderInfo, InspectStore, Key, KeyState, Notices, ScanPage, ScanPosition,
+    Store, StoreFuture,
 };
 
 use super::QuorumStore;
@@ -171,8 +171,8 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Ho
     let mut seen: Vec<HolderInfo> = Vec::new();
     for one in &all {
         let mut same: Vec<&HolderInfo> =
-            all.iter().filter(|other| QuorumAttempt::is_same_holding(one, other)).copied().collect();
-        if same.len() < majority || seen.iter().any(|held| QuorumAttempt::is_same_holding(one, held)) {
+            all.iter().filter(|other| one.owner.is_same(&other.owner)).copied().collect();
+        if same.len() < majority || seen.iter().any(|held| one.owner.is_same(&held.owner)) {
             continue;
         }
         // A lease is held for as long as a majority of the members keeps it; a lease without an end

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
-use leasehold_core::{BoxFuture, HolderInfo, Instant, KeyState, QuorumAttempt, Renewal, Waiter};
+use leasehold_core::{BoxFuture, HolderInfo, Instant, KeyState, Renewal, Waiter};
 
 use crate::error::{HoldError, InspectError};
 use crate::lock::{Acquire, Held};
@@ -105,7 +105,7 @@ impl Election {
             let leader = state.map_err(InspectError::Store)?.holders.into_iter().next();
             let is_told = match (following.told.as_ref(), &leader) {
                 // In a quorum it may have another id at the member that answers first now.
-                (Some(Some(told)), Some(leader)) => QuorumAttempt::is_same_holding(told, leader),
+                (Some(Some(told)), Some(leader)) => told.owner.is_same(&leader.owner),
                 (Some(None), None) => true,
                 _ => false,
             };

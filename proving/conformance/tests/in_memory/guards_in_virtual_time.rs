@@ -191,6 +191,15 @@ async fn a_release_that_is_tried_again_says_that_the_lease_was_broken_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_that_is_tried_again_is_unconfirmed_if_nobody_knows_whether_the_lease_was_broken() {
+    let (world, guard) = holding().await;
+    world.store.once("release", CallFate::AnswerLost);
+    world.store.on("last break", CallFate::Lost);
+    let released = guard.release().await;
+    assert!(matches!(released, Err(ReleaseError::Unreachable(_))), "{released:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_that_nobody_waits_for_goes_on() {
     let (world, guard) = holding().await;
     world.store.set(CallFate::Lost);

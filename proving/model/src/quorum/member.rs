@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use leasehold_core::{
     Answer, ApplyContext, Attempt, Claim, Content, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo,
-    Key, Lock, Mode, Owner, Push, QuorumAttempt, RaiseAnswer, Records, Request, Served, Stamp, apply,
+    Key, Lock, Mode, Owner, Push, RaiseAnswer, Records, Request, Served, Stamp, apply,
     serve::{inspect, last_break},
 };
 
@@ -88,7 +88,7 @@ impl Member {
     /// The lease of an attempt on this key, under whatever id.
     pub(super) fn shows(&self, key: &Key, of: &Attempt, now: Now) -> Option<HolderInfo> {
         let holders = inspect(&self.records, key.clone(), &context(now)).holders;
-        let is_of = |owner: &Owner| matches!(owner, Owner::Holder { holder, .. } if QuorumAttempt::is_same(*holder, of.holder));
+        let is_of = |owner: &Owner| matches!(owner, Owner::Holder { holder, .. } if holder.is_same_attempt(of.holder));
         holders.into_iter().find(|it| is_of(&it.owner))
     }
 

@@ -1,8 +1,7 @@
 //! An operator, who breaks leases through the quorum or at a single member.
 
 use leasehold_core::{
-    Answer, Ballot, BreakAnswer, BreakNote, Claim, Fault, Fence, HoldAnswer, Owner, QuorumAttempt, Request,
-    Vote,
+    Answer, Ballot, BreakAnswer, BreakNote, Claim, Fault, Fence, HoldAnswer, Owner, Request, Vote,
 };
 
 use super::client::Phase;
@@ -108,7 +107,7 @@ impl Quorum {
         };
         let Owner::Holder { holder, .. } = holding.owner else { return None };
         let it = self.client(of);
-        if QuorumAttempt::is_same(holder, it.attempt.holder) {
+        if holder.is_same_attempt(it.attempt.holder) {
             it.ghost.broken_at.push((member, holder));
         } else {
             self.fault = Some("a break ends another's lease");
@@ -133,7 +132,7 @@ impl Quorum {
         let broken = self.clients[of].attempt.holder;
         let count = |is: &dyn Fn(&Member) -> bool| self.members.iter().filter(|it| is(it)).count();
         let knows = |member: &Member, its: bool| {
-            known(&member.records, self.now).any(|id| QuorumAttempt::is_same(id, broken) == its)
+            known(&member.records, self.now).any(|id| id.is_same_attempt(broken) == its)
         };
         let keep = count(&|member| knows(member, true));
         let abstain = count(&|member| member.down || member.records.voided.is_some());
