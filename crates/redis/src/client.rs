@@ -178,7 +178,7 @@ impl Client {
     /// The channel on which this process is notified for requests on this route; subscribes if
     /// necessary.
     pub(crate) async fn listen(&self, route: &Route) -> Option<Channel> {
-        match (&self.source, &route.live) {
+        match (&self.source, route.live()) {
             (Source::Ours(link), Some(live)) => link.listen(live, route.limit).await,
             _ => None,
         }

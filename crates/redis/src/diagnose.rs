@@ -39,7 +39,7 @@ impl Client {
             }
         };
         // For a server that sentinels name, say which one it is: that helps the operator.
-        let at = match route.live.as_ref().filter(|live| live.minds_roles) {
+        let at = match route.live().filter(|live| live.minds_roles) {
             Some(live) => format!("{at} (master at {})", live.addr.written(6379)).into(),
             None => at,
         };

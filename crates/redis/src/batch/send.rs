@@ -59,7 +59,7 @@ impl Client {
 
     fn sender(&self, route: &Route) -> Sender {
         let client = self.me.upgrade().expect("it is borrowed, so it is alive");
-        Sender { client, live: route.live.clone(), endpoint: Arc::clone(&route.endpoint) }
+        Sender { client, live: route.live().cloned(), endpoint: Arc::clone(&route.endpoint) }
     }
 
     /// Sends grants and releases of different keys in one batch. `tell` gets the number of each

@@ -80,7 +80,7 @@ impl Client {
             Ok(said)
         };
         let said = self.runtime.within(limit, saying).await;
-        let heard = self.sorted(route.live.as_ref(), sent, said, limit)?;
+        let heard = self.sorted(route.live(), sent, said, limit)?;
         if heard.len() != calls.len() {
             return Err(self.faults.passing("the server gave fewer answers than it was asked"));
         }
@@ -100,7 +100,7 @@ impl Client {
     /// Handles what a refusal says about the connection and about the location of the key.
     pub(crate) fn note_refusal(&self, route: &mut Route, nth: usize, refusal: &ServerError) {
         if leads_astray(refusal) {
-            self.drop_connection(route.live.as_ref());
+            self.drop_connection(route.live());
         }
         if self.is_node()
             && let Some(redirect) = Redirect::of(refusal)
@@ -118,7 +118,7 @@ impl Client {
         said: Option<Result<ServerReply, RedisError>>,
         limit: Duration,
     ) -> Result<ServerReply, Fault> {
-        let heard = self.sorted(route.live.as_ref(), sent, said, limit)?;
+        let heard = self.sorted(route.live(), sent, said, limit)?;
         heard.as_ref().err().into_iter().for_each(|refusal| self.note_refusal(route, 0, refusal));
         Ok(heard)
     }
@@ -169,7 +169,7 @@ impl Client {
         let (limit, sent) = (route.limit, self.runtime.now());
         let count = commands.len();
         let said = self.runtime.within(limit, several(route.connection(), commands.into_iter())).await;
-        let heard = self.sorted(route.live.as_ref(), sent, said, limit)?;
+        let heard = self.sorted(route.live(), sent, said, limit)?;
         if heard.len() == count {
             return Ok(heard);
         }

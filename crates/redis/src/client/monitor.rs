@@ -27,7 +27,7 @@ struct Checked {
 impl Client {
     /// Monitors this route's connection from now on, until nobody waits.
     pub(crate) fn monitor(&self, route: &Route) {
-        let (Source::Ours(link), Some(live)) = (&self.source, &route.live) else { return };
+        let (Source::Ours(link), Some(live)) = (&self.source, route.live()) else { return };
         if !self.is_monitored.swap(true, Ordering::SeqCst) {
             let checked = Checked { on: live.id, failures: 0 };
             let (me, runtime, lost) = (self.me.clone(), Arc::clone(&self.runtime), Arc::clone(&link.lost));
@@ -55,7 +55,7 @@ impl Client {
             return self.runtime.now() + rest;
         };
         checked.failures = 0;
-        let Some(live) = &route.live else { return self.runtime.now() + self.beat() };
+        let Some(live) = route.live() else { return self.runtime.now() + self.beat() };
         let has_push = self.listen(&route).await.is_some();
         if checked.on != live.id {
             checked.on = live.id;

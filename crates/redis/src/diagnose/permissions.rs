@@ -130,7 +130,7 @@ impl DiagnosisRun<'_> {
         let open = opening_call();
         let mut commands = vec![open.by_text(), open.into_command()];
         commands.extend(TRIED.iter().map(|words| said(words)));
-        if self.route.live.as_ref().is_some_and(|live| live.minds_roles) {
+        if self.route.live().is_some_and(|live| live.minds_roles) {
             commands.push(cmd("ROLE"));
         }
         if let Some(confirmation) = self.client.confirmation {

@@ -23,7 +23,7 @@ impl Client {
         written: Instant,
     ) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let Some(live) = route.live.clone() else { return Ok(()) };
+            let Some(live) = route.live().cloned() else { return Ok(()) };
             let mut last = live.confirmed.lock().await;
             if let Some(last) = last.as_ref().filter(|last| last.sent >= written) {
                 return last.answer.clone();

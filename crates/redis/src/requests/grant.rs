@@ -108,7 +108,7 @@ impl Client {
         } else if self.is_monitored.load(Ordering::Relaxed) {
             self.listen(route).await
         } else {
-            route.live.as_ref().and_then(|live| live.own_channel.channel.get()).cloned()
+            route.live().and_then(|live| live.own_channel.channel.get()).cloned()
         };
         loop {
             let has_push = channel.is_some();

@@ -36,7 +36,7 @@ impl Client {
     }
 
     async fn run_at(&self, route: &mut Route) -> Result<Run, Fault> {
-        match route.live.as_ref().and_then(|live| live.run.get()) {
+        match route.live().and_then(|live| live.run.get()) {
             Some(run) => Ok(self.vouched_by(run)),
             None => Box::pin(self.ask_run(route)).await,
         }
@@ -45,7 +45,7 @@ impl Client {
     /// Asked even if no run vouches for leases (`quarantine=no`): a server with two URLs must not
     /// be counted twice.
     async fn ask_run(&self, route: &mut Route) -> Result<Run, Fault> {
-        let Some(live) = route.live.clone() else {
+        let Some(live) = route.live().cloned() else {
             return Err(self.faults.lasting(
                 "a connection that was lent may lead to another server by the next call, and so to no member of a quorum: \
                  name the server by its URL",
