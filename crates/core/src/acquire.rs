@@ -45,18 +45,24 @@ pub enum Step {
 }
 
 /// The outcome of an acquisition. Unless it was granted, the attempt must be given up.
+pub type Outcome = Result<Granted, NotGranted>;
+
+/// The attempt holds the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_structs, reason = "a grant has no more to it")]
+pub struct Granted {
+    /// How long the holder may rely on it.
+    pub lease: Lease,
+    /// Its fence.
+    pub fence: Fence,
+    /// For a lock that was handed over in the queue: the data for its first renewal.
+    pub handed: Option<Handed>,
+}
+
+/// Why the attempt does not hold the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
-pub enum Outcome {
-    /// The attempt holds the lock.
-    Granted {
-        /// How long the holder may rely on it.
-        lease: Lease,
-        /// Its fence.
-        fence: Fence,
-        /// For a lock that was handed over in the queue: the data for its first renewal.
-        handed: Option<Handed>,
-    },
+pub enum NotGranted {
     /// Somebody else held the lock for as long as the caller waited.
     Busy {
         /// The holder at the last answer; `None` if there was none.
@@ -213,7 +219,7 @@ impl Acquire {
             GrantAnswer::Granted { fence } => {
                 let lease = Lease::counted_from(sent, self.ttl, self.drift);
                 if lease.is_held(now) {
-                    State::over(Outcome::Granted { lease, fence, handed: None })
+                    State::over(Ok(Granted { lease, fence, handed: None }))
                 } else {
                     // The answer came after the end of its lease. The same attempt asks again;
                     // meanwhile the store counts as silent.
@@ -225,26 +231,28 @@ impl Acquire {
                 self.before = place.map(|place| Compact::new(place.before));
                 self.rest_while_held(now, held_by)
             }
-            GrantAnswer::QueueFull { held_by, length } => State::over(Outcome::QueueFull { held_by, length }),
+            GrantAnswer::QueueFull { held_by, length } => {
+                State::over(Err(NotGranted::QueueFull { held_by, length }))
+            }
             GrantAnswer::Unfinished => State::Ready,
             GrantAnswer::TooLate { .. } => {
                 self.silence = silence;
                 self.rest_while_silent(now, None)
             }
-            GrantAnswer::NotALock { key } => State::over(Outcome::NotALock { key }),
-            GrantAnswer::FencesSpent { key } => State::over(Outcome::FencesSpent { key }),
+            GrantAnswer::NotALock { key } => State::over(Err(NotGranted::NotALock { key })),
+            GrantAnswer::FencesSpent { key } => State::over(Err(NotGranted::FencesSpent { key })),
         };
     }
 
     /// Handles a fault of the request.
     pub fn handle_fault(&mut self, now: Instant, fault: Fault) {
         if fault.kind == FaultKind::Lasting {
-            self.state = State::over(Outcome::Refused(fault));
+            self.state = State::over(Err(NotGranted::Refused(fault)));
             return;
         }
         if fault.kind == FaultKind::Quarantined {
             if self.retries_left == 0 {
-                self.state = State::over(Outcome::Silent { fault: Some(fault) });
+                self.state = State::over(Err(NotGranted::Silent { fault: Some(fault) }));
                 return;
             }
             // The store answers, and says that it will serve later: wait as for a holder.
@@ -269,7 +277,7 @@ impl Acquire {
             // nevertheless, so it asks.
             if lease.is_held(now) {
                 let handed = Some(Handed { since, lasts });
-                self.state = State::over(Outcome::Granted { lease, fence, handed });
+                self.state = State::over(Ok(Granted { lease, fence, handed }));
             }
         }
     }
@@ -290,14 +298,13 @@ impl Acquire {
         }
         let outage = self.silence.as_ref().map(|silence| silence.since + self.outage_limit);
         if outage.is_some_and(|end| now >= end) {
-            return self.over(self.silent());
+            return self.fails_because(self.silent());
         }
         if self.deadline.is_some_and(|end| now >= end) {
             // A caller whose time ran out while the store failed, or without an answer, waited for
             // the store, not for a holder.
             let waited_for_holder = self.held_by.is_some() && !self.fails();
-            let outcome = if waited_for_holder { self.busy() } else { self.silent() };
-            return self.over(outcome);
+            return self.fails_because(if waited_for_holder { self.busy() } else { self.silent() });
         }
         let limit = [self.deadline, outage].into_iter().flatten().min();
         let limit = limit.unwrap_or(Instant::from_nanos(u64::MAX));
@@ -311,7 +318,7 @@ impl Acquire {
     /// Pauses, but not past the end of the holder's lease: a crashed holder does not release.
     fn rest_while_held(&mut self, now: Instant, held_by: HolderInfo) -> State {
         if self.retries_left == 0 {
-            return State::over(Outcome::Busy { held_by: Some(held_by), before: self.before() });
+            return State::over(Err(NotGranted::Busy { held_by: Some(held_by), before: self.before() }));
         }
         if self.retries_left < u32::MAX {
             self.retries_left -= 1;
@@ -345,8 +352,8 @@ impl Acquire {
         State::Resting { until: now + rest }
     }
 
-    fn busy(&self) -> Outcome {
-        Outcome::Busy { held_by: self.held_by.as_deref().cloned(), before: self.before() }
+    fn busy(&self) -> NotGranted {
+        NotGranted::Busy { held_by: self.held_by.as_deref().cloned(), before: self.before() }
     }
 
     /// Returns true if the store has failed since its last answer.
@@ -354,14 +361,14 @@ impl Acquire {
         self.silence.as_ref().is_some_and(|silence| silence.last.is_some())
     }
 
-    fn silent(&self) -> Outcome {
+    fn silent(&self) -> NotGranted {
         let last = self.silence.as_ref().and_then(|silence| silence.last.as_deref());
-        Outcome::Silent { fault: last.cloned() }
+        NotGranted::Silent { fault: last.cloned() }
     }
 
-    fn over(&mut self, outcome: Outcome) -> Step {
-        self.state = State::over(outcome.clone());
-        Step::Done(outcome)
+    fn fails_because(&mut self, why: NotGranted) -> Step {
+        self.state = State::over(Err(why.clone()));
+        Step::Done(Err(why))
     }
 }
 

@@ -52,7 +52,7 @@ mod url_duration;
 mod wait_queue;
 mod waiting;
 
-pub use acquire::{Acquire, Handed, Outcome, Patience, Step};
+pub use acquire::{Acquire, Granted, Handed, NotGranted, Outcome, Patience, Step};
 pub use apply::{ApplyContext, Quarantined, Subscribers, apply};
 
 /// The functions from which [`apply`] chooses, one for each kind of request.

@@ -68,7 +68,8 @@ impl Guard {
             holding: &holding,
             held_for,
             within: ttl,
-            successor: Some(&successor),
+            successor: &successor,
+            is_settled: false,
         };
         if holding.is_downgraded() {
             // A transfer keeps the mode that the store knows, and only a renewal changes it.

@@ -11,10 +11,10 @@ use std::{
 
 use fuzz::{Asleep, Verdict, holds, hunt};
 use leasehold_core::{
-    Acquire, Attempt, Ballot, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo,
-    Instant, Key, Lease, LeaseRenewal, Outcome, Owner, Patience, PushEvent, QueuePosition, Renewal,
-    RenewalStep, Round, RoundAction, Stamp, Step, Ticket, Ttl, Vote, WaitQueue, WaiterRegistry, Wake,
-    majority_of,
+    Acquire, Attempt, Ballot, Claim, Drift, Fault, Fence, GrantAnswer, Granted, HoldAnswer, Holder,
+    HolderInfo, Instant, Key, Lease, LeaseRenewal, Outcome, Owner, Patience, PushEvent, QueuePosition,
+    Renewal, RenewalStep, Round, RoundAction, Stamp, Step, Ticket, Ttl, Vote, WaitQueue, WaiterRegistry,
+    Wake, majority_of,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -162,7 +162,7 @@ fn an_acquisition_ignores_unrequested_answers() {
                 Step::Done(outcome) => {
                     if let Some(over) = &over {
                         holds(*over == outcome, || format!("{over:?} became {outcome:?}"))?;
-                    } else if let Outcome::Granted { lease, handed: by_push, .. } = &outcome {
+                    } else if let Ok(Granted { lease, handed: by_push, .. }) = &outcome {
                         let asked =
                             sent.iter().map(|sent| Lease::counted_from(*sent, ttl, drift).end()).max();
                         let told = handed

@@ -86,7 +86,7 @@ fn a_grant_is_counted_from_before_the_ask_that_gave_it() {
     machine.handle_sent(again);
     machine.handle_answer(again + 3 * SECOND, granted());
     let lease = Lease::counted_from(again, ttl(), Drift::NONE);
-    let done = Outcome::Granted { lease, fence: Fence::new(5).unwrap(), handed: None };
+    let done = Ok(Granted { lease, fence: Fence::new(5).unwrap(), handed: None });
     assert_eq!(machine.next(again + 3 * SECOND), Step::Done(done));
 }
 
@@ -104,7 +104,7 @@ fn a_grant_that_arrives_after_its_lease_ended_is_requested_again() {
 fn a_try_asks_once_and_names_the_holder() {
     let mut machine = acquire(Some(Duration::ZERO));
     ask(&mut machine, START, busy(SECOND));
-    let outcome = Outcome::Busy { held_by: Some(held_for(SECOND)), before: None };
+    let outcome = Err(NotGranted::Busy { held_by: Some(held_for(SECOND)), before: None });
     assert_eq!(machine.next(START + SECOND), Step::Done(outcome));
 }
 
@@ -113,7 +113,7 @@ fn a_request_with_a_number_of_retries_ends_after_so_many_refusals() {
     for retries in [0, 1, 3] {
         let machine = with_retries(Some(60 * SECOND), retries);
         let (_, outcome, asks) = until_over(machine, |machine, now| machine.handle_answer(now, busy(SECOND)));
-        assert_eq!(outcome, Outcome::Busy { held_by: Some(held_for(SECOND)), before: None });
+        assert_eq!(outcome, Err(NotGranted::Busy { held_by: Some(held_for(SECOND)), before: None }));
         assert_eq!(asks, retries + 1);
     }
 }
@@ -136,7 +136,7 @@ fn a_wait_ends_at_its_deadline_and_not_later() {
     let machine = acquire(Some(SECOND));
     let (end, outcome, _) = until_over(machine, |machine, now| machine.handle_answer(now, busy(60 * SECOND)));
     assert_eq!(end, START + SECOND);
-    assert_eq!(outcome, Outcome::Busy { held_by: Some(held_for(60 * SECOND)), before: None });
+    assert_eq!(outcome, Err(NotGranted::Busy { held_by: Some(held_for(60 * SECOND)), before: None }));
 }
 
 /// Regression: an endless time plus a moment overflowed.
@@ -168,7 +168,7 @@ fn the_rests_grow_while_somebody_holds_the_lock_and_begin_anew_after_a_wake_up()
 #[test]
 fn a_silent_store_is_given_the_outage_limit_however_patient_the_caller() {
     let (end, outcome, asks) = until_over(acquire(None), |machine, now| machine.handle_fault(now, passing()));
-    assert_eq!((end, outcome), (START + 10 * SECOND, Outcome::Silent { fault: Some(passing()) }));
+    assert_eq!((end, outcome), (START + 10 * SECOND, Err(NotGranted::Silent { fault: Some(passing()) })));
     assert!((10..100).contains(&asks), "asked {asks} times");
 }
 
@@ -193,7 +193,7 @@ fn a_lasting_fault_is_not_waited_for() {
     let mut machine = acquire(None);
     let fault = Fault::lasting("s", "wrong password");
     fail(&mut machine, START, fault.clone());
-    assert_eq!(machine.next(START), Step::Done(Outcome::Refused(fault)));
+    assert_eq!(machine.next(START), Step::Done(Err(NotGranted::Refused(fault))));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_waiter_gives_up_at_its_deadline_and_reports_its_position() {
     let mut machine = acquire(Some(5 * SECOND));
     ask(&mut machine, START, queued(3));
     assert_eq!(machine.next(START + SECOND), Step::WaitUntil(START + 5 * SECOND));
-    let outcome = Outcome::Busy { held_by: Some(held_for(SECOND)), before: Some(3) };
+    let outcome = Err(NotGranted::Busy { held_by: Some(held_for(SECOND)), before: Some(3) });
     assert_eq!(machine.next(START + 5 * SECOND), Step::Done(outcome));
 }
 
@@ -246,11 +246,14 @@ fn a_wait_that_ends_while_the_store_fails_is_an_outage_and_not_contention() {
     machine.handle_wake(START + SECOND, Wake::AskAgain);
     fail(&mut machine, START + SECOND, passing());
     let mut healed = machine.clone();
-    assert_eq!(machine.next(START + 5 * SECOND), Step::Done(Outcome::Silent { fault: Some(passing()) }));
+    assert_eq!(
+        machine.next(START + 5 * SECOND),
+        Step::Done(Err(NotGranted::Silent { fault: Some(passing()) }))
+    );
 
     rests(&mut healed, START + SECOND);
     ask(&mut healed, START + 4 * SECOND, queued(2));
-    let outcome = Outcome::Busy { held_by: Some(held_for(SECOND)), before: Some(2) };
+    let outcome = Err(NotGranted::Busy { held_by: Some(held_for(SECOND)), before: Some(2) });
     assert_eq!(healed.next(START + 5 * SECOND), Step::Done(outcome));
 }
 
@@ -262,14 +265,14 @@ fn a_hand_over_is_a_grant_of_a_window_counted_from_when_it_began() {
     let lasts = Ttl::new(2 * SECOND).unwrap();
     let lease = Lease::counted_from(START + SECOND, lasts, Drift::NONE);
     let handed = Some(Handed { since: START + SECOND, lasts });
-    let outcome = Outcome::Granted { lease, fence: Fence::new(6).unwrap(), handed };
+    let outcome = Ok(Granted { lease, fence: Fence::new(6).unwrap(), handed });
     assert_eq!(machine.next(START + 2 * SECOND), Step::Done(outcome));
     // Whatever length the message names, the lease is no longer than the requested TTL.
     let mut machine = acquire(None);
     ask(&mut machine, START, queued(0));
     let (fence, lasts) = (Fence::new(6).unwrap(), Ttl::new(3600 * SECOND).unwrap());
     machine.handle_wake(START, Wake::Granted { fence, since: START, lasts });
-    let Step::Done(Outcome::Granted { lease, .. }) = machine.next(START) else { panic!() };
+    let Step::Done(Ok(Granted { lease, .. })) = machine.next(START) else { panic!() };
     assert_eq!(lease.end(), START + ttl().duration());
 }
 
@@ -287,7 +290,7 @@ fn a_full_queue_differs_from_one_that_is_being_cleared() {
     ask(&mut machine, START, GrantAnswer::Unfinished);
     let full = GrantAnswer::QueueFull { held_by: held_for(SECOND), length: 7 };
     ask(&mut machine, START + Duration::from_millis(1), full);
-    let outcome = Outcome::QueueFull { held_by: held_for(SECOND), length: 7 };
+    let outcome = Err(NotGranted::QueueFull { held_by: held_for(SECOND), length: 7 });
     assert_eq!(machine.next(START + SECOND), Step::Done(outcome));
 }
 
@@ -330,7 +333,7 @@ proptest! {
                     }
                 }
                 Step::Done(outcome) => {
-                    if let Outcome::Granted { lease, handed, .. } = outcome {
+                    if let Ok(Granted { lease, handed, .. }) = outcome {
                         prop_assert!(lease.is_held(now));
                         let lasts = handed.map_or(ttl(), |handed| handed.lasts);
                         prop_assert_eq!(lease, Lease::counted_from(sent, lasts, Drift::NONE));
@@ -358,10 +361,13 @@ fn a_store_that_abstains_is_waited_for_beyond_the_outage_limit_but_not_by_a_try(
         now = again;
     }
     ask(&mut machine, now, granted());
-    assert!(matches!(machine.next(now + Duration::from_millis(1)), Step::Done(Outcome::Granted { .. })));
+    assert!(matches!(machine.next(now + Duration::from_millis(1)), Step::Done(Ok(Granted { .. }))));
     for within in [Duration::ZERO, 3 * SECOND] {
         let mut machine = acquire(Some(within));
         fail(&mut machine, START, abstains());
-        assert_eq!(machine.next(START + within), Step::Done(Outcome::Silent { fault: Some(abstains()) }));
+        assert_eq!(
+            machine.next(START + within),
+            Step::Done(Err(NotGranted::Silent { fault: Some(abstains()) }))
+        );
     }
 }

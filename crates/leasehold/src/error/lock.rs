@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, HolderInfo, Key, Misuse, Outcome, QuorumReport};
+use leasehold_core::{Fault, HolderInfo, Key, Misuse, NotGranted, QuorumReport};
 
 use super::Seconds;
 
@@ -119,15 +119,15 @@ pub enum LockError {
 impl LockError {
     /// The error of a request that this store did not grant, with the votes if a quorum refused.
     pub(crate) fn of(
-        outcome: Outcome,
+        why: NotGranted,
         store: &str,
         key: Key,
         waited: Duration,
         attempts: u32,
         quorum_report: Option<Arc<QuorumReport>>,
     ) -> Self {
-        match outcome {
-            Outcome::Busy { held_by, before } => Self::TimedOut {
+        match why {
+            NotGranted::Busy { held_by, before } => Self::TimedOut {
                 key: held_by.as_ref().map_or(key, |held_by| held_by.key.clone()),
                 held_by: held_by.map(Box::new),
                 place: before.map(|before| before + 1),
@@ -135,20 +135,19 @@ impl LockError {
                 attempts,
                 quorum_report,
             },
-            Outcome::QueueFull { held_by, length } => {
+            NotGranted::QueueFull { held_by, length } => {
                 let key = held_by.key.clone();
                 Self::QueueFull { key, held_by: Box::new(held_by), length, quorum_report }
             }
-            Outcome::Silent { fault: Some(Fault { quorum_report: Some(quorum_report), .. }) } => {
+            NotGranted::Silent { fault: Some(Fault { quorum_report: Some(quorum_report), .. }) } => {
                 Self::NoQuorum { key, quorum_report, waited, attempts }
             }
-            Outcome::Silent { fault } => {
+            NotGranted::Silent { fault } => {
                 Self::Unreachable { key, store: store.into(), fault: fault.map(Box::new), waited, attempts }
             }
-            Outcome::Refused(fault) => Self::Refused { key, fault },
-            Outcome::NotALock { key } => Self::NotALock { key },
-            Outcome::FencesSpent { key } => Self::FencesSpent { key },
-            Outcome::Granted { .. } => unreachable!("a grant is made a guard"),
+            NotGranted::Refused(fault) => Self::Refused { key, fault },
+            NotGranted::NotALock { key } => Self::NotALock { key },
+            NotGranted::FencesSpent { key } => Self::FencesSpent { key },
         }
     }
 

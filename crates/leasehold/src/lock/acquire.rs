@@ -203,16 +203,15 @@ impl<G: GuardKind> Future for Acquire<G> {
     type Output = Result<G, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if matches!(self.0, State::Asked(_))
-            && let State::Asked(asked) = mem::replace(&mut self.0, State::UnderWay(Box::pin(pending())))
-        {
-            let Asked { askers, terms } = *asked;
-            self.0 = State::UnderWay(Box::pin(acquire(askers, terms?)?));
+        let mut acquiring = match mem::replace(&mut self.0, State::UnderWay(Box::pin(pending()))) {
+            State::Asked(asked) => Box::pin(acquire(asked.askers, asked.terms?)?),
+            State::UnderWay(acquiring) => acquiring,
+        };
+        let polled = acquiring.as_mut().poll(context);
+        if polled.is_pending() {
+            self.0 = State::UnderWay(acquiring);
         }
-        match &mut self.0 {
-            State::UnderWay(acquiring) => acquiring.as_mut().poll(context).map_ok(G::of),
-            State::Asked(_) => unreachable!("it was replaced above"),
-        }
+        polled.map_ok(G::of)
     }
 }
 

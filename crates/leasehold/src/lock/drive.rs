@@ -10,8 +10,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{
-    Acquire as Machine, Attempt, Fault, Fence, GrantAnswer, Handed, Holder, Instant, Lease, LeaseRenewal,
-    Outcome, Renewal, Step, WaitMode, Wake,
+    Acquire as Machine, Attempt, Fault, GrantAnswer, Granted, Holder, Instant, LeaseRenewal, NotGranted,
+    Renewal, Step, WaitMode, Wake,
 };
 
 use super::guard::Guard;
@@ -48,10 +48,8 @@ pub(super) fn acquire(
             let until = match attempt.machine.next(now) {
                 Step::Ask => None,
                 Step::WaitUntil(until) => Some(until),
-                Step::Done(Outcome::Granted { lease, fence, handed }) => {
-                    return attempt.becomes_guard(now, lease, fence, handed);
-                }
-                Step::Done(other) => return Err(attempt.is_refused(other)),
+                Step::Done(Ok(granted)) => return attempt.becomes_guard(now, granted),
+                Step::Done(Err(why)) => return Err(attempt.is_refused(why)),
             };
             match until {
                 None => {
@@ -78,7 +76,9 @@ struct PendingAttempt {
     span: Span,
     started: Instant,
     machine: Machine,
-    attempt: Option<Attempt>,
+    attempt: Attempt,
+    /// True once it has become a guard, or has been given up.
+    is_over: bool,
     wait_mode: WaitMode,
     /// True if it asks again after it was refused.
     waits: bool,
@@ -119,7 +119,8 @@ impl PendingAttempt {
             span,
             started,
             machine,
-            attempt: Some(Attempt::new(claim, holder, label, ttl).with_signal(signal)),
+            attempt: Attempt::new(claim, holder, label, ttl).with_signal(signal),
+            is_over: false,
             wait_mode,
             waits,
             renewal,
@@ -145,8 +146,7 @@ impl PendingAttempt {
             Step::WaitUntil(limit) => Some(limit),
             _ => None,
         };
-        let attempt = self.attempt.as_ref().filter(|_| limit.is_some());
-        let mut call = attempt.map(|attempt| self.handle().store.grant(attempt, self.wait_mode));
+        let mut call = limit.map(|_| self.handle().store.grant(&self.attempt, self.wait_mode));
         let mut timer = self.handle().runtime.sleep_until(limit.unwrap_or(now));
         poll_fn(move |context| {
             if let Some(call) = &mut call
@@ -195,13 +195,11 @@ impl PendingAttempt {
     /// Waits for a wake-up, which it returns, the given time or the closing of the locks.
     fn rest(&self, until: Instant) -> impl Future<Output = Option<Wake>> + use<'_> {
         let handle = self.handle();
-        let mut woken = self.attempt.as_ref().map(|attempt| handle.store.woken(attempt));
+        let mut woken = handle.store.woken(&self.attempt);
         let mut timer = handle.runtime.sleep_until(until);
         let mut closed = handle.registry.closed();
         poll_fn(move |context| {
-            if let Some(woken) = &mut woken
-                && let Poll::Ready(wake) = woken.as_mut().poll(context)
-            {
+            if let Poll::Ready(wake) = woken.as_mut().poll(context) {
                 return Poll::Ready(Some(wake));
             }
             if timer.as_mut().poll(context).is_ready() {
@@ -216,9 +214,11 @@ impl PendingAttempt {
     fn tell_waiting(&mut self, now: Instant, waiting: &WaitStatus) {
         self.refusals = self.refusals.saturating_add(1);
         let digest = digest(waiting);
-        let Some(attempt) = self.attempt.as_ref().filter(|_| self.told != Some(digest)) else { return };
+        if self.told == Some(digest) {
+            return;
+        }
         let told = self.handle().report.tell(|| Event::Waiting {
-            request: attempt.into(),
+            request: (&self.attempt).into(),
             held_by: waiting.held_by.clone(),
             place: waiting.place,
             waited: now.saturating_since(self.started),
@@ -227,14 +227,9 @@ impl PendingAttempt {
         self.told = told.then_some(digest);
     }
 
-    fn becomes_guard(
-        &mut self,
-        now: Instant,
-        lease: Lease,
-        fence: Fence,
-        handed: Option<Handed>,
-    ) -> Result<Guard, LockError> {
-        let Some(attempt) = self.attempt.clone() else { unreachable!("taken only by what ends it") };
+    fn becomes_guard(&mut self, now: Instant, granted: Granted) -> Result<Guard, LockError> {
+        let Granted { lease, fence, handed } = granted;
+        let attempt = self.attempt.clone();
         let renewal =
             LeaseRenewal::new(now, lease, attempt.ttl, self.machine.drift(), self.renewal).handed(handed);
         let (asks, runtime) = (self.machine.asks(), self.handle().runtime.clone());
@@ -243,7 +238,7 @@ impl PendingAttempt {
         self.span.ends(waited, "acquired");
         match Guard::enter(self.handle(), holding, renewal, waited, self.refusals) {
             Ok(guard) => {
-                self.attempt = None;
+                self.is_over = true;
                 Ok(guard)
             }
             Err(reason) => Err(self.fails(LockError::Closed { reason })),
@@ -251,17 +246,16 @@ impl PendingAttempt {
     }
 
     /// Ends the attempt without a guard.
-    fn is_refused(&mut self, outcome: Outcome) -> LockError {
+    fn is_refused(&mut self, why: NotGranted) -> LockError {
         let now = self.handle().runtime.now();
-        let Some(attempt) = &self.attempt else { unreachable!("taken only by what ends it") };
-        let key = attempt.claim.first_key();
-        if matches!(outcome, Outcome::Refused(_)) {
+        let key = self.attempt.claim.first_key();
+        if matches!(why, NotGranted::Refused(_)) {
             self.handle().refusals.get_or_init(Refusals::default).note(key, now);
         }
         let (waited, asks) = (now.saturating_since(self.started), self.machine.asks());
         let store = &self.handle().store;
-        let votes = store.take_report(attempt);
-        self.fails(LockError::of(outcome, store.name(), key.clone(), waited, asks, votes))
+        let votes = store.take_report(&self.attempt);
+        self.fails(LockError::of(why, store.name(), key.clone(), waited, asks, votes))
     }
 
     /// Ends the attempt with this error.
@@ -271,19 +265,21 @@ impl PendingAttempt {
     }
 
     fn ends(&mut self, why: Option<&LockError>) {
-        let Some(attempt) = self.attempt.take() else { return };
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
         let waited = self.handle().runtime.now().saturating_since(self.started);
         self.span.ends(waited, outcome(why));
         if self.machine.asks() > 0 {
             self.handle().report.tell(|| Event::GaveUp {
-                request: (&attempt).into(),
+                request: (&self.attempt).into(),
                 why: why.map(|why| Arc::new(why.clone())),
                 waited,
                 refusals: self.refusals,
             });
         }
         if self.traces {
-            self.handle().give_up(attempt);
+            self.handle().give_up(self.attempt.clone());
         }
     }
 }

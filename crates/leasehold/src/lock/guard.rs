@@ -162,20 +162,21 @@ impl Guard {
             return Err(RenewError::Lost(self.loss()));
         }
         let attempt = [holding.request(ttl)];
-        let answer = self.handle.store.renew(&attempt).await.pop();
+        let store = &self.handle.store;
+        let answer = store.renew(&attempt).await.pop();
+        let answer = answer.unwrap_or_else(|| Err(Fault::passing(store.name(), "no answer")));
         let now = self.handle.runtime.now();
-        answer.iter().for_each(|answer| self.handle.report.answered(answer));
+        self.handle.report.answered(&answer);
         match answer {
-            Some(Ok(answer)) => {
-                let votes = self.handle.store.take_report(&attempt[0]);
+            Ok(answer) => {
+                let votes = store.take_report(&attempt[0]);
                 self.handle.registry.change(self.number, now, |machine| {
                     machine.handle_own_renewal(now, sent, ttl, answer);
                     votes.into_iter().for_each(|votes| machine.handle_votes(votes));
                 });
                 if self.is_held() { Ok(self.remaining()) } else { Err(RenewError::Lost(self.loss())) }
             }
-            Some(Err(fault)) => Err(RenewError::Unreachable(fault)),
-            None => unreachable!("a store answers each attempt"),
+            Err(fault) => Err(RenewError::Unreachable(fault)),
         }
     }
 

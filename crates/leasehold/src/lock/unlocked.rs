@@ -124,7 +124,8 @@ async fn unlocked(handle: &StoreHandle, claim: Claim, patience: Patience) -> Res
             Step::Done(outcome) => {
                 let waited = runtime.now().saturating_since(started);
                 let (key, store) = (claim.first_key().clone(), handle.store.name());
-                return Err(LockError::of(outcome, store, key, waited, machine.asks(), None));
+                let error = |why| LockError::of(why, store, key, waited, machine.asks(), None);
+                return outcome.map(drop).map_err(error);
             }
         }
     }

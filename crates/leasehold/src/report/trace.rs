@@ -52,8 +52,8 @@ impl<F: Future> Future for Within<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let _entered = this.span.enter();
-        let work = this.work.as_pin_mut();
-        work.unwrap_or_else(|| unreachable!("there is work until it is dropped")).poll(context)
+        // There is work until this is dropped.
+        this.work.as_pin_mut().map_or(Poll::Pending, |work| work.poll(context))
     }
 }
 

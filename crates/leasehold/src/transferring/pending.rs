@@ -17,21 +17,23 @@ pub(super) struct PendingTransfer<'a> {
     pub(super) held_for: Duration,
     /// How long the store keeps the lock for the successor.
     pub(super) within: Ttl,
-    pub(super) successor: Option<&'a Successor>,
+    pub(super) successor: &'a Successor,
+    /// True once the store has confirmed or refused the transfer.
+    pub(super) is_settled: bool,
 }
 
 impl PendingTransfer<'_> {
     pub(super) fn done(mut self) -> TransferToken {
-        let Some(successor) = self.successor.take() else { unreachable!("taken only below") };
+        self.is_settled = true;
         let Holding { attempt, fence, .. } = &**self.holding;
         self.handle.report.tell(|| self.holding.was_transferred(self.held_for));
         // This releases the key at the members of a quorum that have not recorded the successor.
         self.handle.give_up(attempt.clone());
-        TransferToken::new(self.holding.request(self.within).claim, successor.holder, *fence)
+        TransferToken::new(self.holding.request(self.within).claim, self.successor.holder, *fence)
     }
 
     pub(super) fn lost(mut self, loss: Loss) -> TransferError {
-        self.successor = None;
+        self.is_settled = true;
         let now = self.handle.runtime.now();
         self.handle.report.tell(|| self.holding.was_lost(now, loss.clone()));
         self.handle.give_up(self.holding.attempt.clone());
@@ -41,8 +43,8 @@ impl PendingTransfer<'_> {
 
 impl Drop for PendingTransfer<'_> {
     fn drop(&mut self) {
-        if let Some(successor) = self.successor {
-            let successor = self.holding.attempt.by(successor.holder).with_ttl(self.within);
+        if !self.is_settled {
+            let successor = self.holding.attempt.by(self.successor.holder).with_ttl(self.within);
             self.handle.give_back_with_successor(self.holding, self.held_for, successor);
         }
     }
@@ -51,13 +53,15 @@ impl Drop for PendingTransfer<'_> {
 /// The cleanup guard of an adoption: dropping it releases what the adopter may have.
 pub(super) struct PendingAdoption<'a> {
     handle: &'a Arc<StoreHandle>,
-    attempt: Option<Attempt>,
+    attempt: Attempt,
+    /// True once a guard has what was adopted.
+    is_over: bool,
 }
 
 impl<'a> PendingAdoption<'a> {
     pub(super) fn new(handle: &'a Arc<StoreHandle>, attempt: Attempt) -> Self {
         handle.registry.begin_request();
-        Self { handle, attempt: Some(attempt) }
+        Self { handle, attempt, is_over: false }
     }
 
     pub(super) fn enter(
@@ -68,7 +72,7 @@ impl<'a> PendingAdoption<'a> {
         started: Instant,
         sent: Instant,
     ) -> Result<Guard, TransferError> {
-        let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
+        let attempt = self.attempt.clone();
         let (handle, runtime) = (self.handle, &self.handle.runtime);
         let now = runtime.now();
         let lease = Lease::counted_from(sent, ttl, handle.drift);
@@ -85,15 +89,15 @@ impl<'a> PendingAdoption<'a> {
         let holding = Holding::new(attempt, token.fence, now, 1, keep.lease(), runtime.clone());
         let guard = Guard::enter(handle, holding, keep, now.saturating_since(started), 0)
             .map_err(|reason| TransferError::Lost(Loss::Closed { reason }))?;
-        self.attempt = None;
+        self.is_over = true;
         Ok(guard)
     }
 }
 
 impl Drop for PendingAdoption<'_> {
     fn drop(&mut self) {
-        if let Some(attempt) = self.attempt.take() {
-            self.handle.give_up(attempt);
+        if !self.is_over {
+            self.handle.give_up(self.attempt.clone());
         }
         self.handle.registry.end_request();
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Acquire, Attempt, Drift, Fault, GrantAnswer, InspectStore as _, Lease, Outcome, Patience, Step, Store,
-    Ttl, WaitMode, Wake,
+    Acquire, Attempt, Drift, Fault, GrantAnswer, InspectStore as _, Lease, Patience, Step, Store, Ttl,
+    WaitMode, Wake,
 };
 use leasehold_redis::RedisStore;
 use servers::{Reply, Server};
@@ -43,8 +43,8 @@ pub(crate) async fn lock(store: &RedisStore, attempt: &Attempt) -> Lease {
                 }
                 () = runtime.sleep_until(until) => {}
             },
-            Step::Done(Outcome::Granted { lease, .. }) => return lease,
-            Step::Done(other) => panic!("{attempt:?}: {other:?}"),
+            Step::Done(Ok(granted)) => return granted.lease,
+            Step::Done(Err(other)) => panic!("{attempt:?}: {other:?}"),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold_core::{
-    Acquire, Answer, Attempt, BoxFuture, Channel, Drift, Fault, HoldAnswer, Holder, Instant, LeaseRenewal,
-    Nonce, Outcome, Patience, Proof, Push, PushEvent, Renewal, RenewalStep, Request, Runtime, Step as Does,
-    Ttl, Wait, WaiterRegistry, Wake,
+    Acquire, Answer, Attempt, BoxFuture, Channel, Drift, Fault, Granted, HoldAnswer, Holder, Instant,
+    LeaseRenewal, Nonce, Patience, Proof, Push, PushEvent, Renewal, RenewalStep, Request, Runtime,
+    Step as Does, Ttl, Wait, WaiterRegistry, Wake,
 };
 
 use super::process::{Call, Kind, RequestMessage, StoreMessage};
@@ -260,13 +260,13 @@ impl Store {
         let ttl = self.fixed.ttl;
         let Phase::Asking(machine) = &mut self.client(who).phase else { return };
         match machine.next(now) {
-            Does::Done(Outcome::Granted { lease, fence, handed }) => {
+            Does::Done(Ok(Granted { lease, fence, handed })) => {
                 let machine =
                     LeaseRenewal::new(now, lease, ttl, Drift::NONE, Renewal::Automatic).handed(handed);
                 self.client(who).phase = Phase::Holding(machine);
                 self.believes_in(who, fence);
             }
-            Does::Done(_) => {
+            Does::Done(Err(_)) => {
                 self.leaves(who);
                 self.releases(who);
             }
