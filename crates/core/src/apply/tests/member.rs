@@ -44,6 +44,20 @@ fn a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_wa
     assert!(records.is_held_by(&key("a"), Holder::from_bits(3), at(121).now));
 }
 
+#[test]
+fn a_fence_is_raised_only_for_the_holder_and_a_free_key_goes_to_the_first_waiter() {
+    let (one, two) = (proposing(&writer(1), 100_000_005), proposing(&writer(2), 100_000_006));
+    let mut records = Records::default();
+    assert_eq!(rejoin(&mut records, &one, None, &at(100)), HoldAnswer::Done);
+    let held = raise(&mut records, &two, &at(101));
+    assert!(matches!(held, RaiseAnswer::NotHeld { held_by: Some(_), .. }), "{held:?}");
+    assert_eq!(records.fence(&key("a"), at(101).now), Fence::new(100_000_005));
+    wait(&mut records, &writer(3), &at(102));
+    let ended = raise(&mut records, &one, &at(111));
+    assert_eq!(ended, RaiseAnswer::NotHeld { key: key("a"), held_by: None });
+    assert!(records.is_held_by(&key("a"), Holder::from_bits(3), at(111).now));
+}
+
 /// A renewal that is delayed past the release would restore the lease.
 #[test]
 fn a_member_is_not_rejoined_too_late_but_a_lease_that_lasts_is_renewed() {
