@@ -8,7 +8,7 @@ use leasehold_core::{Escaped, Fault, FaultCause, FaultKind};
 use rusqlite::{ErrorCode, ffi};
 use rustix::io::Errno;
 
-use crate::shortage::shortage;
+use crate::shortage::Shortage;
 use crate::writer::Writer;
 
 /// A fault without the name of its store.
@@ -75,7 +75,7 @@ impl FileError {
     }
 
     /// The error if the operating system has no room.
-    pub(crate) fn no_room_by(errno: Errno) -> Option<Self> {
+    fn no_room_by(errno: Errno) -> Option<Self> {
         match errno {
             Errno::NOSPC => Some(Self::disk_full()),
             Errno::DQUOT => Some(Self::no_room(
@@ -85,12 +85,14 @@ impl FileError {
         }
     }
 
-    /// The error if this process may not make a file larger than this many bytes.
-    pub(crate) fn too_large(limit: u64) -> Self {
-        Self::no_room(format_args!(
-            "a file of this process may not become larger than {limit} bytes, so nothing was taken or changed: raise the \
-             limit (ulimit -f)"
-        ))
+    fn of_shortage(shortage: Shortage) -> Option<Self> {
+        match shortage {
+            Shortage::FileSize(limit) => Some(Self::no_room(format_args!(
+                "a file of this process may not become larger than {limit} bytes, so nothing was taken or changed: raise \
+                 the limit (ulimit -f)"
+            ))),
+            Shortage::Refused(errno) => Self::no_room_by(errno),
+        }
     }
 
     fn no_room(reason: impl fmt::Display) -> Self {
@@ -109,7 +111,8 @@ impl FileError {
         if let Some(writer) = writer.filter(|writer| !writer.is_this_process()) {
             self.reason = format!("the file is busy: {writer}");
         }
-        Some(file).filter(|_| self.unwritten).and_then(|file| shortage(file, log)).unwrap_or(self)
+        let shortage = Some(file).filter(|_| self.unwritten).and_then(|file| Shortage::of(file, log));
+        shortage.and_then(Self::of_shortage).unwrap_or(self)
     }
 }
 

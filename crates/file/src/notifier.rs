@@ -16,7 +16,6 @@ use leasehold_core::{
 
 use crate::clock::MachineClock;
 use crate::message::{self, Message};
-use crate::queue::Queue;
 use crate::sessions::{Session, Sessions};
 
 /// The waiters of this process, and its channel.
@@ -32,6 +31,16 @@ pub(crate) struct Notifier {
     /// The socket of a session, on which a thread listens.
     socket: Mutex<Option<(Session, Arc<UnixDatagram>)>>,
     closed: AtomicBool,
+}
+
+/// Carries what messages of other processes cause to the worker, which does it after everything
+/// that it was sent before.
+pub(crate) trait Errands: Clone + Send + 'static {
+    /// Opens the file again if it is no longer at its path with its log.
+    fn open_file(&self);
+
+    /// Releases a lease that was granted to an attempt that is no longer here.
+    fn take_back(&self, holder: Holder, key: Key);
 }
 
 /// Held while a request is served or a message is handled.
@@ -61,13 +70,13 @@ impl Notifier {
     /// The channel of this process; `None` if no socket can be created.
     ///
     /// A thread listens on it until the store closes.
-    pub(crate) fn channel(self: &Arc<Self>, queue: &Queue) -> Option<Channel> {
+    pub(crate) fn channel(self: &Arc<Self>, errands: &impl Errands) -> Option<Channel> {
         let session = self.sessions.own()?;
         let listens = locked(&self.socket).as_ref().is_some_and(|(of, _)| *of == session);
-        (listens || self.listen(session, queue.clone()).is_ok()).then(|| session.channel())
+        (listens || self.listen(session, errands.clone()).is_ok()).then(|| session.channel())
     }
 
-    fn listen(self: &Arc<Self>, session: Session, queue: Queue) -> io::Result<()> {
+    fn listen(self: &Arc<Self>, session: Session, errands: impl Errands) -> io::Result<()> {
         // So that the thread of the one before ends.
         if let Some((_, lost)) = locked(&self.socket).take() {
             let _ = lost.shutdown(Shutdown::Both);
@@ -78,7 +87,7 @@ impl Notifier {
         let notifier = Arc::clone(self);
         let thread = thread::Builder::new()
             .name("leasehold-notify".into())
-            .spawn(move || notifier.receive_all(&socket, &queue));
+            .spawn(move || notifier.receive_all(&socket, &errands));
         if let Err(error) = thread {
             *locked(&self.socket) = None;
             return Err(error);
@@ -96,7 +105,7 @@ impl Notifier {
         own.is_some() && locked(&self.socket).as_ref().is_some_and(|(of, _)| own != Some(*of))
     }
 
-    fn receive_all(&self, socket: &Arc<UnixDatagram>, queue: &Queue) {
+    fn receive_all(&self, socket: &Arc<UnixDatagram>, errands: &impl Errands) {
         let mut bytes = [0; message::LONGEST];
         let is_current =
             || locked(&self.socket).as_ref().is_some_and(|(_, current)| Arc::ptr_eq(current, socket));
@@ -104,16 +113,13 @@ impl Notifier {
             // An unreadable message counts as lost.
             let Ok(length) = socket.recv(&mut bytes) else { continue };
             let Some(Message { key, at, pushes }) = message::read(&bytes[..length]) else {
-                // Another process could not open the file because of what this store has open. A file
-                // that is no longer at the path with its log is closed. One that cannot be opened again
-                // is a fault of the requests.
-                queue.send(|worker| worker.ledger().open(), drop);
+                // Another process could not open the file because of what this store has open.
+                errands.open_file();
                 continue;
             };
             for (holder, event) in pushes {
                 if !self.receive(holder, event, at) {
-                    let key = key.clone();
-                    queue.send(move |worker| worker.take_back(holder, key), drop);
+                    errands.take_back(holder, key.clone());
                 }
             }
         }

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Answer, Fault, Request, locked};
+use leasehold_core::{Answer, Fault, Holder, Key, Request, locked};
 use tokio::sync::oneshot;
 
 use crate::connection::Patience;
 use crate::inline_gate::{Caller, sleeps};
+use crate::notifier::Errands;
 use crate::worker::StoreWorker;
 
 /// The most callers in one transaction, which blocks writes of other processes for as long as it
@@ -113,6 +114,17 @@ impl Queue {
             let _ = self.work.send(Work::Other(Box::new(|_| ())));
         }
         done.map_or(Some(None), |done| done.map(Some))
+    }
+}
+
+impl Errands for Queue {
+    fn open_file(&self) {
+        // A file that cannot be opened again is a fault of the requests.
+        self.send(|worker| worker.ledger().open(), drop);
+    }
+
+    fn take_back(&self, holder: Holder, key: Key) {
+        self.send(move |worker| worker.take_back(holder, key), drop);
     }
 }
 

@@ -3,19 +3,29 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use crate::error::FileError;
+/// Why nothing can be written to a file and its log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shortage {
+    /// This process may not make a file larger than this many bytes.
+    FileSize(u64),
+    /// The operating system refuses to write.
+    Refused(Errno),
+}
 
-/// Why nothing can be written to a file and its log; `None` if something can.
-pub(crate) fn shortage(file: &Path, log: [&Path; 2]) -> Option<FileError> {
-    let of_files = getrlimit(Resource::Fsize).current.filter(|limit| *limit < next_size(file, log));
-    of_files.map(FileError::too_large).or_else(|| in_directory(file.parent()?))
+impl Shortage {
+    /// `None` if something can be written.
+    pub(crate) fn of(file: &Path, log: [&Path; 2]) -> Option<Self> {
+        let of_files = getrlimit(Resource::Fsize).current.filter(|limit| *limit < next_size(file, log));
+        of_files.map(Self::FileSize).or_else(|| in_directory(file.parent()?).map(Self::Refused))
+    }
 }
 
 /// Writes to a file without a name.
 #[cfg(target_os = "linux")]
-fn in_directory(directory: &Path) -> Option<FileError> {
+fn in_directory(directory: &Path) -> Option<Errno> {
     use rustix::fs::{Mode, OFlags, open};
     use rustix::io::write;
 
@@ -24,11 +34,11 @@ fn in_directory(directory: &Path) -> Option<FileError> {
 
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     let written = open(directory, flags, Mode::RUSR).and_then(|file| write(file, &[0; PAGE]));
-    FileError::no_room_by(written.err()?)
+    written.err()
 }
 
 #[cfg(not(target_os = "linux"))]
-const fn in_directory(_: &Path) -> Option<FileError> {
+const fn in_directory(_: &Path) -> Option<Errno> {
     None
 }
 

@@ -8,8 +8,7 @@ use leasehold_core::{Answer, Attempt, Claim, Fault, Holder, Key, Request, Served
 use crate::connection::Patience;
 use crate::inline_gate::InlineGate;
 use crate::ledger::Ledger;
-use crate::notifier::{Notifier, ServingGuard};
-use crate::queue::Queue;
+use crate::notifier::{Errands, Notifier, ServingGuard};
 
 /// Serves requests one after the other, in the order in which they were sent.
 #[derive(Debug)]
@@ -97,7 +96,7 @@ impl StoreWorker {
     pub(crate) fn serve(
         &mut self,
         requests: &mut [Request],
-        queue: &Queue,
+        errands: &impl Errands,
         patience: Patience,
     ) -> Result<Option<Vec<Answer>>, Fault> {
         // To start a session takes a transaction, and perhaps opens the file.
@@ -107,7 +106,7 @@ impl StoreWorker {
         for request in requests.iter_mut() {
             if let Request::Grant { wait: Some(wait), .. } = request {
                 self.ledger.enter()?;
-                wait.channel = self.notifier.channel(queue);
+                wait.channel = self.notifier.channel(errands);
                 self.no_channel |= wait.channel.is_none();
             }
         }
@@ -123,10 +122,10 @@ impl StoreWorker {
     }
 
     /// Starts to listen for other processes' messages to the holders here.
-    pub(crate) fn listen(&mut self, queue: &Queue) {
+    pub(crate) fn listen(&mut self, errands: &impl Errands) {
         // If no messages can be received, the next renewal finds out.
         if self.ledger.enter().is_ok() {
-            let _ = self.notifier.channel(queue);
+            let _ = self.notifier.channel(errands);
         }
     }
 
