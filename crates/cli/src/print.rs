@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 
 use crate::exit::{End, Failure};
+use crate::say::is_invisible;
 
 /// Prints a text. A reader that closes the pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
@@ -38,13 +39,6 @@ pub(crate) fn plain(text: &str) -> String {
         }
     }
     shown
-}
-
-/// True if a character is invisible, and reverses or hides the text around it.
-pub(crate) const fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A word quoted for a shell, without anything that may be a secret.

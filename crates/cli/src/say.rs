@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use leasehold::Fault;
 
-use crate::print::is_invisible;
-
 pub(crate) const PREFIX: &str = "leasehold: ";
 
 static REWRITING: AtomicBool = AtomicBool::new(false);
@@ -53,6 +51,13 @@ pub(crate) fn clear() {
     if REWRITING.swap(false, Ordering::Relaxed) {
         let _ = std::io::stderr().write_all(ERASE.as_bytes());
     }
+}
+
+/// True if a character is invisible, and reverses or hides the text around it.
+pub(crate) const fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Written in one piece, so that it does not mix with the command's output. A closed stderr is
