@@ -17,6 +17,7 @@ mod keeping;
 mod looking;
 mod marking;
 mod member;
+mod member_notices;
 mod releasing;
 mod state;
 mod transferring;

@@ -16,6 +16,7 @@ mod fault;
 mod init;
 mod listener;
 mod push;
+mod push_monitor;
 mod quick;
 mod readings;
 mod serving;

@@ -4,112 +4,25 @@
 //! A listening process holds an advisory lock with the number of its channel. So another process
 //! can check that it is alive without asking it, and hands nothing to a dead one.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Channel, Fault, Notice, Notices, locked};
+use leasehold_core::{Backoff, Fault};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_postgres::types::Type;
 
 use crate::channel;
 use crate::connect::{Live, OnNotification, connect};
 use crate::push;
+use crate::push_monitor::PushState;
 use crate::table::row::Columns;
 use crate::worker::{Inner, Job};
-
-/// The state of the notification connection.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum PushState {
-    /// Nobody has waited yet.
-    #[default]
-    NotRequested,
-    /// A connection is being opened, or reopened.
-    Connecting,
-    /// On the channel of this number.
-    Listening(i64),
-    /// Nobody can be notified for now.
-    Unavailable(Fault),
-}
-
-/// The state of the notification connection, for requests and for readers of notices.
-#[derive(Debug, Default)]
-pub(crate) struct PushMonitor {
-    state: watch::Sender<PushState>,
-    /// Held while a change is reported, so that readers get the changes in order.
-    telling: Mutex<()>,
-}
 
 /// A server that refuses to listen is asked again after this time: somebody may have repaired it.
 const RETRY_LISTEN: Duration = Duration::from_secs(30);
 
 /// While nobody waits, the connection is only checked at this interval.
 const IDLE_BEAT: Duration = Duration::from_secs(30);
-
-impl PushMonitor {
-    /// The channel of this process, if it listens.
-    pub(crate) fn channel(&self) -> Option<Channel> {
-        self.own().map(channel::of_number)
-    }
-
-    /// The number of that channel.
-    pub(crate) fn own(&self) -> Option<i64> {
-        match *self.state.borrow() {
-            PushState::Listening(number) => Some(number),
-            _ => None,
-        }
-    }
-
-    /// Returns true if nobody has asked to listen before this call.
-    pub(crate) fn is_first(&self) -> bool {
-        self.state.send_if_modified(|state| {
-            let is_first = matches!(state, PushState::NotRequested);
-            if is_first {
-                *state = PushState::Connecting;
-            }
-            is_first
-        })
-    }
-
-    /// The channel, as soon as it is known whether there is one.
-    pub(crate) async fn settled(&self) -> Option<Channel> {
-        let is_settled =
-            |state: &PushState| matches!(state, PushState::Listening(_) | PushState::Unavailable(_));
-        let _ = self.state.subscribe().wait_for(is_settled).await;
-        self.channel()
-    }
-
-    /// The reason why nobody can be notified, if so.
-    pub(crate) fn push_unavailable(&self) -> Option<Fault> {
-        match &*self.state.borrow() {
-            PushState::Unavailable(fault) => Some(fault.clone()),
-            _ => None,
-        }
-    }
-
-    /// The current state, and all changes from now on.
-    pub(crate) fn read(&self, inner: &Inner) -> Box<dyn Notices> {
-        let _turn = locked(&self.telling);
-        inner.notice_bus.read_after(self.push_unavailable().map(|fault| Notice::PushDown { fault }))
-    }
-
-    fn set(&self, inner: &Inner, new: PushState) {
-        let _turn = locked(&self.telling);
-        let was_unavailable = self.push_unavailable().is_some();
-        match &new {
-            PushState::Unavailable(fault) if !was_unavailable => {
-                inner.notice_bus.say(&Notice::PushDown { fault: fault.clone() });
-            }
-            PushState::Listening(_) if was_unavailable => {
-                inner.notice_bus.say(&Notice::PushBack { store: Arc::clone(&inner.faults.store) });
-            }
-            _ => {}
-        }
-        // While it is being reopened, the reported state does not change.
-        if !was_unavailable || !matches!(new, PushState::Connecting) {
-            self.state.send_replace(new);
-        }
-    }
-}
 
 /// Listens until the store is dropped.
 pub(crate) async fn run(
@@ -124,11 +37,11 @@ pub(crate) async fn run(
             let rest = match listen(&inner, &queue, number).await {
                 Ok(listener) => {
                     (failures, number) = (0, new_number(&inner));
-                    push_monitor.set(&inner, PushState::Listening(listener.number));
+                    push_monitor.set(&inner.faults.store, PushState::Listening(listener.number));
                     // Messages since the waiters last asked were lost.
                     inner.waiting.ask_for_all();
                     listener.check_until_lost(&inner).await;
-                    push_monitor.set(&inner, PushState::Connecting);
+                    push_monitor.set(&inner.faults.store, PushState::Connecting);
                     inner.waiting.ask_for_all();
                     Duration::ZERO
                 }
@@ -138,7 +51,7 @@ pub(crate) async fn run(
                     if is_tested {
                         number = new_number(&inner);
                     }
-                    push_monitor.set(&inner, PushState::Unavailable(fault));
+                    push_monitor.set(&inner.faults.store, PushState::Unavailable(fault));
                     failures += 1;
                     let random = inner.runtime.random_bits();
                     rest.unwrap_or_else(|| Backoff::WHILE_SILENT.delay(failures - 1, random))

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, Baseline, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
-    HoldAnswer, InDoubtGrants, Limits, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer, Request,
-    Runtime, Store, Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake, locked,
+    HoldAnswer, InDoubtGrants, Limits, MemberStore, Misuse, Nonce, NoticeBus, Parts, Proof, RaiseAnswer,
+    Request, Runtime, Store, Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake,
+    locked,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;
@@ -20,7 +21,8 @@ use tokio_postgres::types::Type;
 use crate::address::Address;
 use crate::blocked::Blocked;
 use crate::fault::Faults;
-use crate::listener::{self, PushMonitor};
+use crate::listener;
+use crate::push_monitor::PushMonitor;
 use crate::readings::Readings;
 use crate::sql::interval;
 use crate::table::bytes;
@@ -95,15 +97,16 @@ impl PostgresStore {
         let window = WaitQueue::CLAIM_WINDOW.max(4 * address.call_limit);
         // Only to spread the requests of several processes.
         let seed = runtime.random_bits();
+        let notice_bus: Arc<NoticeBus> = Arc::default();
         let inner = Inner {
             scope: Scope::new(&address.schema, address.call_limit, window),
             address,
             faults,
             runtime,
             waiting: WaiterRegistry::new(seed),
-            notice_bus: Arc::default(),
+            push_monitor: PushMonitor::new(Arc::clone(&notice_bus)),
+            notice_bus,
             readings: Readings::default(),
-            push_monitor: PushMonitor::default(),
             blocked: Blocked::default(),
             in_doubt: InDoubtGrants::default(),
             is_up: false.into(),

@@ -15,13 +15,14 @@ use leasehold_core::{
 
 use crate::address::channels::Channels;
 use crate::address::parameters::Confirmation;
-use crate::connection::connect::{CALLS_TO_CONNECT, Connector};
+use crate::connection::connect::CALLS_TO_CONNECT;
 use crate::connection::lent::Lend;
 use crate::connection::link::{Endpoint, Link};
 use crate::connection::push_health::PushHealth;
 use crate::connection::route::Route;
 use crate::connection::subscription::OnPush;
 use crate::fault::Faults;
+use crate::topology::Topology;
 use crate::wire::{PushMessage, read_push};
 
 pub(crate) struct Client {
@@ -112,7 +113,7 @@ impl Client {
 
     /// A client with its own connection.
     pub(crate) fn over(
-        connector: Connector,
+        topology: Topology,
         faults: Faults,
         bounds: Bounds,
         shared: SharedState,
@@ -122,7 +123,7 @@ impl Client {
         let push_health = PushHealth::new(Arc::clone(&shared.notice_bus));
         let ours = |me: &Weak<Self>| {
             Source::Ours(Link::new(
-                connector,
+                topology,
                 said,
                 bounds.call_limit,
                 linked,
@@ -186,7 +187,7 @@ impl Client {
 
     pub(crate) fn channels(&self) -> Option<&Channels> {
         match &self.source {
-            Source::Ours(link) => Some(link.connector.channels()),
+            Source::Ours(link) => Some(link.topology.connector.channels()),
             Source::Lent { .. } => None,
         }
     }

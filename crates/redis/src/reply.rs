@@ -154,6 +154,13 @@ pub(crate) fn text_of(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
+/// Returns true if a server says in its answer to `ROLE` that it is a master. `None` if the answer
+/// is not valid.
+pub(crate) fn is_master(role: &Value) -> Option<bool> {
+    let Value::Array(fields) = role else { return None };
+    Some(text_of(fields.first()?)? == "master")
+}
+
 const DONE: i64 = 0;
 const HELD: i64 = 1;
 const TOO_LATE: i64 = 2;

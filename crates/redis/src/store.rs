@@ -19,7 +19,6 @@ use crate::address::access::Access;
 use crate::address::text::refuse;
 use crate::address::{Address, CALL_LIMIT, Site};
 use crate::client::{Bounds, Client, SharedState, Source, quarantine_warning};
-use crate::connection::connect::Connector;
 #[cfg(feature = "fred")]
 use crate::connection::fred::LentFred;
 use crate::connection::lent::{Lend, Lent, Pool};
@@ -29,7 +28,7 @@ use crate::requests::confirm::confirmed_first;
 use crate::requests::remembered::{breaks_of, marks_of};
 use crate::requests::renew::Verb;
 use crate::slot::Side;
-use crate::topology::{Sentinels, Topology};
+use crate::topology::{Place, Sentinels, Topology};
 
 /// Leases on one Redis, Valkey or KeyDB server, or on the master that sentinels report.
 ///
@@ -95,12 +94,12 @@ impl RedisStore {
         let address = Address::parse(url)?;
         let user = address.access.user.as_deref().unwrap_or("default").into();
         let faults = Faults::new(address.name.into(), Some(user));
-        let topology = match address.site {
-            Site::One(addr) => Topology::Single(addr),
+        let place = match address.site {
+            Site::One(addr) => Place::Single(addr),
             Site::Sentinels { addrs, master, user, password } => {
                 let access = Access { user, password, ..address.access.clone() };
-                let sentinels = Sentinels::new(addrs, master, access, faults.clone(), Arc::clone(&runtime));
-                Topology::Sentinel(Arc::new(sentinels))
+                let (faults, runtime) = (faults.clone(), Arc::clone(&runtime));
+                Place::Sentinels(Box::new(Sentinels::new(addrs, master, access, faults, runtime)))
             }
             Site::Cluster(_) => {
                 return refuse(
@@ -113,9 +112,9 @@ impl RedisStore {
             quarantine: address.quarantine,
             confirmation: address.confirmation,
         };
-        let connector = Connector::new(topology, address.access, faults.clone(), Arc::clone(&runtime));
+        let topology = Topology::new(place, address.access, faults.clone(), Arc::clone(&runtime));
         let shared = SharedState::new(&*runtime, None);
-        Ok(Self { client: Client::over(connector, faults, bounds, shared, runtime) })
+        Ok(Self { client: Client::over(topology, faults, bounds, shared, runtime) })
     }
 
     /// The store on an existing connection of the program, under a name for errors.

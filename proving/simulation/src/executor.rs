@@ -13,13 +13,22 @@ use std::task::{Context, Poll, Wake, Waker};
 use leasehold_core::{BoxFuture, locked};
 
 use crate::dice::Dice;
-use crate::machine::Machine;
 
 type Event = Box<dyn FnOnce() + Send>;
 
 /// The time of an event, and a number: of two events at the same time, the one that was scheduled
 /// first happens first.
 pub(crate) type Moment = (u64, u64);
+
+/// A process, whose tasks do not run while it is paused.
+pub(crate) trait Process: Send + Sync {
+    fn number(&self) -> usize;
+
+    fn is_paused(&self) -> bool;
+
+    /// Keeps the waker of a task that cannot run while the process is paused.
+    fn hold_back(&self, waker: Waker);
+}
 
 pub(crate) struct Executor {
     now: AtomicU64,
@@ -39,14 +48,14 @@ struct State {
 }
 
 struct Task {
-    process: Arc<Machine>,
+    process: Arc<dyn Process>,
     /// `None` while it is polled.
     future: Option<BoxFuture<'static, ()>>,
     waker: Waker,
 }
 
 /// A task that is polled next: its number, its process, the future, the waker.
-type Chosen = (u64, Arc<Machine>, BoxFuture<'static, ()>, Waker);
+type Chosen = (u64, Arc<dyn Process>, BoxFuture<'static, ()>, Waker);
 
 enum Due {
     Wakes(Waker),
@@ -76,7 +85,7 @@ impl Executor {
         self.now.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn spawn(&self, process: Arc<Machine>, future: BoxFuture<'static, ()>) {
+    pub(crate) fn spawn(&self, process: Arc<dyn Process>, future: BoxFuture<'static, ()>) {
         let mut state = locked(&self.state);
         state.last_task += 1;
         let number = state.last_task;
@@ -112,14 +121,14 @@ impl Executor {
     /// Wakes all tasks of a process, so that they read its clock again.
     pub(crate) fn wake_all(&self, process: usize) {
         let state = locked(&self.state);
-        let numbers = state.tasks.iter().filter(|(_, task)| task.process.number == process);
+        let numbers = state.tasks.iter().filter(|(_, task)| task.process.number() == process);
         locked(&self.ready.0).extend(numbers.map(|(number, _)| *number));
     }
 
     /// Ends all tasks of a process; without a process, all tasks and all events.
     pub(crate) fn end(&self, process: Option<usize>) {
         let mut state = locked(&self.state);
-        let ends = |task: &Task| process.is_none_or(|process| task.process.number == process);
+        let ends = |task: &Task| process.is_none_or(|process| task.process.number() == process);
         let numbers: Vec<_> =
             state.tasks.iter().filter(|(_, task)| ends(task)).map(|(number, _)| *number).collect();
         let tasks: Vec<_> = numbers.iter().filter_map(|number| state.tasks.remove(number)).collect();

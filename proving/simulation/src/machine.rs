@@ -11,7 +11,7 @@ use leasehold_core::{BoxFuture, Instant, Runtime, locked};
 
 use crate::clock::Clock;
 use crate::dice::Dice;
-use crate::executor::{Executor, Moment};
+use crate::executor::{Executor, Moment, Process};
 
 /// The time that wall clocks show when the world begins, in nanoseconds since 1970.
 pub(crate) const WALL_BEGINS: u64 = 1_800_000_000_000_000_000;
@@ -90,13 +90,18 @@ impl Machine {
     pub(crate) fn wall_jumps(&self, by: i64) {
         locked(&self.state).wall_clock.jumps(by);
     }
+}
 
-    pub(crate) fn is_paused(&self) -> bool {
+impl Process for Machine {
+    fn number(&self) -> usize {
+        self.number
+    }
+
+    fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
     }
 
-    /// Keeps the waker of a task that cannot run while the process is paused.
-    pub(crate) fn hold_back(&self, waker: Waker) {
+    fn hold_back(&self, waker: Waker) {
         locked(&self.state).held_back.push(waker);
     }
 }

@@ -20,6 +20,7 @@ use leasehold::Held;
 use leasehold_core::{Fence, Holder, Key};
 
 use crate::dice::Dice;
+use crate::executor::Process as _;
 use crate::machine::Machine;
 use crate::node::Node;
 use crate::plan::FaultKind;

@@ -13,11 +13,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::Poll;
 
 use leasehold_core::{
     AdminStore, Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fault, Fence, HoldAnswer,
-    Holder, HolderInfo, Key, Notice, Notices, Stamp, Store, StoreFuture, StoreRole, Vote,
+    HolderInfo, Key, Stamp, Store, StoreFuture, StoreRole, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -175,55 +174,4 @@ fn latest(quorum: &QuorumState, mut records: Vec<BreakRecord>) -> Option<BreakRe
 /// slow ones after the caller was answered, so the earliest record has the time of the break.
 fn rank(broken: &BreakRecord) -> (Fence, Reverse<Stamp>) {
     (broken.fence, Reverse(broken.at))
-}
-
-/// The members' notices that concern all of them, and reports of members that are down.
-#[derive(Debug)]
-pub(super) struct Fan {
-    quorum: Arc<QuorumState>,
-    health: Box<dyn Notices>,
-    members: Vec<(usize, Box<dyn Notices>)>,
-}
-
-impl Fan {
-    pub(super) fn of(quorum: &Arc<QuorumState>) -> Self {
-        let health = quorum.health.read();
-        let members = quorum.members.iter().enumerate();
-        let members = members.filter_map(|(n, member)| Some((n, member.store.notices()?))).collect();
-        Self { quorum: quorum.clone(), health, members }
-    }
-}
-
-impl Notices for Fan {
-    fn next(&mut self) -> BoxFuture<'_, Notice> {
-        let Self { quorum, health, members } = self;
-        Box::pin(std::future::poll_fn(move |context| {
-            if let Poll::Ready(notice) = health.next().as_mut().poll(context) {
-                return Poll::Ready(notice);
-            }
-            for (member, notices) in &mut *members {
-                while let Poll::Ready(notice) = notices.next().as_mut().poll(context) {
-                    match notice {
-                        Notice::Broken { holder } => {
-                            if let Some(holder) = quorum.broken_at(*member, holder) {
-                                return Poll::Ready(Notice::Broken { holder });
-                            }
-                        }
-                        notice => return Poll::Ready(notice),
-                    }
-                }
-            }
-            Poll::Pending
-        }))
-    }
-}
-
-impl QuorumState {
-    /// Handles a message that a member broke the lease with this id. Returns the attempt whose
-    /// lease is lost if the message is true, because no majority can keep it any more. The holder
-    /// then asks the members, and relies on their answer.
-    fn broken_at(&self, member: usize, id: Holder) -> Option<Holder> {
-        let shared = self.attempts.find(id)?;
-        shared.machine().handle_broken(member, id).then_some(shared.holder)
-    }
 }

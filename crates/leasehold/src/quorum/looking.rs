@@ -10,8 +10,8 @@ use leasehold_core::{
 };
 
 use super::QuorumStore;
-use super::breaking::Fan;
 use super::calls::Asking;
+use super::member_notices::MemberNotices;
 use super::state::QuorumState;
 
 /// The time limit for inspecting many keys at a member, which takes longer the more there are. A
@@ -30,7 +30,7 @@ impl InspectStore for QuorumStore {
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        Some(Box::new(Fan::of(&self.quorum)))
+        Some(Box::new(MemberNotices::of(&self.quorum)))
     }
 
     /// The same for all keys with this prefix that a majority holds, or that somebody waits for at

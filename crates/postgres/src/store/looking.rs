@@ -36,7 +36,7 @@ impl InspectStore for PostgresStore {
     /// Received while the connection of the requests is up; otherwise a holder finds out at its
     /// next renewal.
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        Some(self.inner.push_monitor.read(&self.inner))
+        Some(self.inner.push_monitor.read())
     }
 }
 

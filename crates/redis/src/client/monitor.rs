@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use super::{Client, Source};
 use crate::connection::link::{Link, Live};
 use crate::connection::route::Route;
-use crate::topology::is_master;
+use crate::reply::is_master;
 
 struct Checked {
     /// The connection on which all waiters have asked, or were told to ask.

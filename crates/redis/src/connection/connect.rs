@@ -17,14 +17,12 @@ use redis::{
 use crate::address::access::{Access, Protocol};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
-use crate::connection::dial::{BoxStream, CONNECT_LIMIT, complaint, dial};
+use crate::connection::dial::{ANSWERS_WITHIN, BoxStream, CONNECT_LIMIT, complaint, dial};
 use crate::connection::send::unanswered;
 use crate::connection::signs_of_life::{Latest, Watched};
 use crate::connection::subscription::{OnPush, Subscription, reader};
 use crate::fault::{Faults, refusal};
-use crate::reply::time_of;
-use crate::topology::sentinel::ANSWERS_WITHIN;
-use crate::topology::{Sentinels, Topology, is_master};
+use crate::reply::{is_master, time_of};
 
 /// The number of requests that may be on their way to the socket before a caller waits for room.
 const QUEUE: usize = 1024;
@@ -33,10 +31,11 @@ const QUEUE: usize = 1024;
 /// fits, and a renewal of a short TTL is not delayed for longer than its lease.
 pub(crate) const CALLS_TO_CONNECT: u32 = 5;
 
-/// Creates connections to the server that its topology names.
+/// Creates connections to the servers that a topology names.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    topology: Topology,
+    /// True if a server must prove that it is a master, because only sentinels say so.
+    pub(crate) minds_roles: bool,
     access: Access,
     faults: Faults,
     runtime: Arc<dyn Runtime>,
@@ -60,16 +59,9 @@ pub(crate) struct Connected {
 }
 
 impl Connector {
-    pub(crate) fn new(topology: Topology, access: Access, faults: Faults, runtime: Arc<dyn Runtime>) -> Self {
+    pub(crate) fn new(minds_roles: bool, access: Access, faults: Faults, runtime: Arc<dyn Runtime>) -> Self {
         let resp2 = AtomicBool::new(access.protocol == Protocol::Resp2);
-        Self { topology, access, faults, runtime, resp2 }
-    }
-
-    pub(crate) async fn connect(&self, tell: &OnPush) -> Result<Connected, Fault> {
-        match &self.topology {
-            Topology::Single(addr) => self.connect_to(addr, tell).await,
-            Topology::Sentinel(sentinels) => sentinels.lead(self, tell).await,
-        }
+        Self { minds_roles, access, faults, runtime, resp2 }
     }
 
     pub(crate) async fn connect_to(&self, addr: &ServerAddr, tell: &OnPush) -> Result<Connected, Fault> {
@@ -117,27 +109,8 @@ impl Connector {
         self.faults.timed_out(format_args!("no connection within {limit:?}{hint}"))
     }
 
-    /// Returns true if the server must prove that it is a master, because only sentinels say so.
-    pub(crate) const fn minds_roles(&self) -> bool {
-        matches!(self.topology, Topology::Sentinel(_))
-    }
-
     pub(crate) const fn channels(&self) -> &Channels {
         &self.access.channels
-    }
-
-    /// The sentinels that name the server, if there are any.
-    pub(crate) const fn sentinels(&self) -> Option<&Arc<Sentinels>> {
-        match &self.topology {
-            Topology::Sentinel(sentinels) => Some(sentinels),
-            Topology::Single(_) => None,
-        }
-    }
-
-    /// Resolves when the sentinels name another server than this one.
-    pub(crate) async fn moved_from(self: Arc<Self>, addr: ServerAddr) {
-        let Topology::Sentinel(sentinels) = &self.topology else { return std::future::pending().await };
-        sentinels.moved_from(&addr, &self).await;
     }
 
     async fn speak(&self, addr: &ServerAddr, tell: &OnPush, resp2: bool) -> Result<Connected, Failed> {
@@ -155,7 +128,7 @@ impl Connector {
         if db != 0 {
             greeting.add_command(cmd("SELECT").arg(db).take());
         }
-        if self.minds_roles() {
+        if self.minds_roles {
             greeting.add_command(cmd("ROLE"));
         }
         greeting.add_command(Cmd::new().arg("TIME").take());
@@ -194,7 +167,7 @@ impl Connector {
         let Some(server) = answers.last().and_then(time_of) else {
             return Err(Failed::Fault(self.faults.unexpected("TIME")));
         };
-        let role = answers.len().checked_sub(2).filter(|_| self.minds_roles());
+        let role = answers.len().checked_sub(2).filter(|_| self.minds_roles);
         if role.is_some_and(|role| is_master(&answers[role]) != Some(true)) {
             return Err(Failed::Fault(
                 self.faults.passing("the server is a replica, and no master (any more, or yet)"),
@@ -238,10 +211,7 @@ impl Connector {
     }
 
     async fn dial(&self, addr: &ServerAddr) -> Result<BoxStream, Failed> {
-        let limit = match self.topology {
-            Topology::Single(_) => CONNECT_LIMIT,
-            Topology::Sentinel(_) => ANSWERS_WITHIN,
-        };
+        let limit = if self.minds_roles { ANSWERS_WITHIN } else { CONNECT_LIMIT };
         dial(addr, self.access.tls.as_ref(), &self.faults, &*self.runtime, limit).await.map_err(Failed::Fault)
     }
 }

@@ -20,6 +20,10 @@ use crate::fault::Faults;
 /// one second.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
+/// A server that a sentinel names and that has not answered in this time is skipped; it may be the one
+/// that failed.
+pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
 /// Calls have their own limits; this only lets the kernel close connections that nobody uses any
 /// more.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);

@@ -12,12 +12,13 @@ use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
 use crate::batch::Batches;
-use crate::connection::connect::{CALLS_TO_CONNECT, Connected, Connector};
+use crate::connection::connect::{CALLS_TO_CONNECT, Connected};
 use crate::connection::dial::CONNECT_LIMIT;
 use crate::connection::push_health::PushHealth;
 use crate::connection::signs_of_life::Latest;
 use crate::connection::subscription::{OnPush, OwnChannel};
 use crate::fault::Faults;
+use crate::topology::Topology;
 
 /// The last request for confirmation on a connection, and its result.
 #[derive(Clone, Debug)]
@@ -88,7 +89,7 @@ impl Drop for EndMarker {
 }
 
 pub(crate) struct Link {
-    pub(crate) connector: Arc<Connector>,
+    pub(crate) topology: Arc<Topology>,
     faults: Faults,
     /// How long a PING of the second connection may take.
     call_limit: Duration,
@@ -121,7 +122,7 @@ enum State {
 
 impl Link {
     pub(crate) fn new(
-        connector: Connector,
+        topology: Topology,
         faults: Faults,
         call_limit: Duration,
         runtime: Arc<dyn Runtime>,
@@ -129,10 +130,10 @@ impl Link {
         push_health: PushHealth,
     ) -> Self {
         let state = Arc::new(Mutex::new(State::Down));
-        let connector = Arc::new(connector);
+        let topology = Arc::new(topology);
         let lost = Arc::new(Notify::new());
         let hears_of_breaks = Arc::new(AtomicBool::new(false));
-        Self { connector, faults, call_limit, runtime, state, on_push, lost, hears_of_breaks, push_health }
+        Self { topology, faults, call_limit, runtime, state, on_push, lost, hears_of_breaks, push_health }
     }
 
     /// The connection; opens a new one if there is none. Cancel safe: connecting continues for the
@@ -156,7 +157,7 @@ impl Link {
         match self.runtime.within(limit, waiting).await {
             Some(Ok(made)) => made.clone().unwrap_or_else(|| Err(self.abandoned())),
             Some(Err(_)) => Err(self.abandoned()),
-            None => Err(self.connector.no_connection(limit)),
+            None => Err(self.topology.connector.no_connection(limit)),
         }
     }
 
@@ -203,7 +204,7 @@ impl Link {
         if refused.is_some_and(|again| self.runtime.now() < again) {
             return None;
         }
-        let channel = self.connector.channels().draw(self.runtime.random());
+        let channel = self.topology.connector.channels().draw(self.runtime.random());
         let sent = self.runtime.now();
         let patience = if live.has_push { limit } else { limit * CALLS_TO_CONNECT };
         let subscribing = async {
@@ -246,7 +247,7 @@ impl Link {
         }
         let state = locked(&self.state);
         if let State::Up(live) = &*state {
-            hear_of_breaks(live, self.connector.channels(), &self.runtime);
+            hear_of_breaks(live, self.topology.connector.channels(), &self.runtime);
         }
     }
 
@@ -254,7 +255,7 @@ impl Link {
     /// one. The two connections end together: an attempt that receives no pushes must not appear to be
     /// in the queue.
     async fn subscribe_beside(&self, live: &Live, channel: &Channel) -> Result<(), Fault> {
-        let (connector, addr, channel) = (Arc::clone(&self.connector), live.addr.clone(), channel.clone());
+        let (topology, addr, channel) = (Arc::clone(&self.topology), live.addr.clone(), channel.clone());
         let (beat, on_push) = (Arc::clone(&live.own_channel.beat), Arc::clone(&self.on_push));
         let ended = Arc::clone(&live.ended.0);
         let (limit, runtime) = (self.call_limit, Arc::clone(&self.runtime));
@@ -263,7 +264,7 @@ impl Link {
             let opened = tokio::select! {
                 biased;
                 () = tell.closed() => return,
-                opened = connector.listen(&addr, &channel) => opened,
+                opened = topology.connector.listen(&addr, &channel) => opened,
             };
             let subscription = match opened {
                 Ok(subscription) => subscription,
@@ -301,17 +302,17 @@ impl Link {
     }
 
     fn connect(&self, report: watch::Sender<ConnectResult>, generation: u64) {
-        let (connector, runtime) = (Arc::clone(&self.connector), Arc::clone(&self.runtime));
+        let (topology, runtime) = (Arc::clone(&self.topology), Arc::clone(&self.runtime));
         let state = Arc::clone(&self.state);
         let (on_push, lost) = (Arc::clone(&self.on_push), Arc::clone(&self.lost));
         let hears_of_breaks = Arc::clone(&self.hears_of_breaks);
         self.runtime.spawn(Box::pin(async move {
-            let connected = runtime.within(CONNECT_LIMIT, connector.connect(&on_push)).await;
-            let silent = || Err(connector.no_connection(CONNECT_LIMIT));
+            let connected = runtime.within(CONNECT_LIMIT, topology.connect(&on_push)).await;
+            let silent = || Err(topology.connector.no_connection(CONNECT_LIMIT));
             let made = connected.unwrap_or_else(silent).map(|connected| {
                 let Connected { addr, connection, driver, reading, answered, last_read, has_push } =
                     connected;
-                let moved = Arc::clone(&connector).moved_from(addr.clone());
+                let moved = Arc::clone(&topology).moved_from(addr.clone());
                 static MADE: AtomicU64 = AtomicU64::new(0);
                 let ended = Arc::new(watch::Sender::new(false));
                 let live = Live {
@@ -323,7 +324,7 @@ impl Link {
                     own_channel: OwnChannel::default(),
                     run: OnceLock::new(),
                     addr,
-                    minds_roles: connector.minds_roles(),
+                    minds_roles: topology.connector.minds_roles,
                     confirmed: tokio::sync::Mutex::default(),
                     has_push,
                     generation,
@@ -348,7 +349,7 @@ impl Link {
                 Err(_) => State::Down,
             };
             if let (Ok(live), true) = (&made, hears_of_breaks.load(Ordering::SeqCst)) {
-                hear_of_breaks(live, connector.channels(), &runtime);
+                hear_of_breaks(live, topology.connector.channels(), &runtime);
             }
             drop(state);
             report.send_replace(Some(made));

@@ -47,7 +47,7 @@ impl DiagnosisRun<'_> {
             }
             Some(Err(fault)) => {
                 let finding = self.setting.finding(Severity::Warning, ABOUT, &fault.reason, WHY);
-                let rules = format!("{} {RULES}", link.connector.channels().rule());
+                let rules = format!("{} {RULES}", link.topology.connector.channels().rule());
                 if is_refused(&fault) { finding.at_server(self.setting.allow(&rules)) } else { finding }
             }
             None => {
@@ -70,10 +70,10 @@ impl DiagnosisRun<'_> {
             // The listener may have gone.
             let _ = told.send(payload.to_vec());
         });
-        let channel = link.connector.channels().draw(runtime.random());
-        let Connected { addr, mut connection, driver, has_push, .. } = link.connector.connect(&tell).await?;
+        let channel = link.topology.connector.channels().draw(runtime.random());
+        let Connected { addr, mut connection, driver, has_push, .. } = link.topology.connect(&tell).await?;
         if !has_push {
-            let mut subscription = link.connector.listen(&addr, &channel).await?;
+            let mut subscription = link.topology.connector.listen(&addr, &channel).await?;
             let said = runtime.now();
             self.say_to(&channel).await?;
             while let Some(message) = subscription.stream.next().await {

@@ -14,7 +14,7 @@ impl Client {
     /// The master is checked elsewhere; there may also be none to check.
     pub(super) async fn sentinels(&self, at: &Arc<str>) -> Vec<Finding> {
         let Source::Ours(link) = &self.source else { return Vec::new() };
-        let Some(sentinels) = link.connector.sentinels() else { return Vec::new() };
+        let Some(sentinels) = link.topology.sentinels() else { return Vec::new() };
         judge(at, sentinels.master(), &sentinels.reports().await)
     }
 }

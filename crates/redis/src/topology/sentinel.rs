@@ -14,21 +14,17 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use leasehold_core::{Backoff, Fault, Runtime, majority_of};
-use redis::Value;
 
 use crate::address::access::Access;
 use crate::address::server::{PORT as SERVER_PORT, SENTINEL_PORT as PORT, ServerAddr};
 use crate::connection::connect::{Connected, Connector};
+use crate::connection::dial::ANSWERS_WITHIN;
 use crate::connection::subscription::OnPush;
 use crate::fault::Faults;
-use crate::reply::text_of;
 
 /// Half of the sentinels, rounded up, have this long to name a master, which leaves as much time again
 /// to connect to it. If more of them are silent, they cannot replace a master either.
 const ASKED_FOR: Duration = Duration::from_millis(900);
-
-/// A named server that has not answered in this time is skipped; it may be the one that failed.
-pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The interval for asking the sentinel whose reports are read which server is the master.
 const ASKED_EVERY: Duration = Duration::from_secs(5);
@@ -229,13 +225,6 @@ fn switched_to(payload: &[u8], master: &str) -> Option<ServerAddr> {
         }
         _ => None,
     }
-}
-
-/// Returns true if a server says in its answer to `ROLE` that it is a master. `None` if the answer
-/// is not valid.
-pub(crate) fn is_master(role: &Value) -> Option<bool> {
-    let Value::Array(fields) = role else { return None };
-    Some(text_of(fields.first()?)? == "master")
 }
 
 #[cfg(test)]

@@ -8,9 +8,8 @@ use leasehold_core::Fault;
 use super::{Cluster, Known};
 use crate::address::server::ServerAddr;
 use crate::client::{Client, Source};
-use crate::connection::connect::Connector;
 use crate::redirect::Node;
-use crate::topology::Topology;
+use crate::topology::{Place, Topology};
 
 impl Cluster {
     pub(super) fn client(&self, node: &Node) -> Arc<Client> {
@@ -20,9 +19,8 @@ impl Cluster {
             let place = ServerAddr::Tcp { host: node.host.clone(), port: node.port };
             let access = self.seeds.access.clone();
             let (shared, runtime) = (self.shared.clone(), Arc::clone(&self.runtime));
-            let topology = Topology::Single(place);
-            let connector = Connector::new(topology, access, faults.clone(), Arc::clone(&runtime));
-            let client = Client::over(connector, faults, self.bounds, shared, runtime);
+            let topology = Topology::new(Place::Single(place), access, faults.clone(), Arc::clone(&runtime));
+            let client = Client::over(topology, faults, self.bounds, shared, runtime);
             if self.hears_of_breaks.load(Ordering::SeqCst) {
                 client.hear_of_breaks();
             }

@@ -10,9 +10,9 @@ use redis::{
     from_redis_value_ref,
 };
 
-use super::{ANSWERS_WITHIN, ASKED_FOR, SentinelReply, Sentinels};
+use super::{ASKED_FOR, SentinelReply, Sentinels};
 use crate::address::server::ServerAddr;
-use crate::connection::dial::{complaint, dial};
+use crate::connection::dial::{ANSWERS_WITHIN, complaint, dial};
 
 /// The permissions that a user of a sentinel needs. `docs/wire.md` has the complete line.
 pub(crate) const ALLOWED: &str =

@@ -1,0 +1,101 @@
+//! Tracks whether this process can be notified of its turn, and on which channel.
+
+use std::sync::{Arc, Mutex};
+
+use leasehold_core::{Channel, Fault, Notice, NoticeBus, Notices, locked};
+use tokio::sync::watch;
+
+use crate::channel;
+
+/// The state of the notification connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum PushState {
+    /// Nobody has waited yet.
+    #[default]
+    NotRequested,
+    /// A connection is being opened, or reopened.
+    Connecting,
+    /// On the channel of this number.
+    Listening(i64),
+    /// Nobody can be notified for now.
+    Unavailable(Fault),
+}
+
+/// The state of the notification connection, for requests and for readers of notices.
+#[derive(Debug)]
+pub(crate) struct PushMonitor {
+    notice_bus: Arc<NoticeBus>,
+    state: watch::Sender<PushState>,
+    /// Held while a change is reported, so that readers get the changes in order.
+    telling: Mutex<()>,
+}
+
+impl PushMonitor {
+    pub(crate) fn new(notice_bus: Arc<NoticeBus>) -> Self {
+        Self { notice_bus, state: watch::Sender::default(), telling: Mutex::default() }
+    }
+
+    /// The channel of this process, if it listens.
+    pub(crate) fn channel(&self) -> Option<Channel> {
+        self.own().map(channel::of_number)
+    }
+
+    /// The number of that channel.
+    pub(crate) fn own(&self) -> Option<i64> {
+        match *self.state.borrow() {
+            PushState::Listening(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Returns true if nobody has asked to listen before this call.
+    pub(crate) fn is_first(&self) -> bool {
+        self.state.send_if_modified(|state| {
+            let is_first = matches!(state, PushState::NotRequested);
+            if is_first {
+                *state = PushState::Connecting;
+            }
+            is_first
+        })
+    }
+
+    /// The channel, as soon as it is known whether there is one.
+    pub(crate) async fn settled(&self) -> Option<Channel> {
+        let is_settled =
+            |state: &PushState| matches!(state, PushState::Listening(_) | PushState::Unavailable(_));
+        let _ = self.state.subscribe().wait_for(is_settled).await;
+        self.channel()
+    }
+
+    /// The reason why nobody can be notified, if so.
+    pub(crate) fn push_unavailable(&self) -> Option<Fault> {
+        match &*self.state.borrow() {
+            PushState::Unavailable(fault) => Some(fault.clone()),
+            _ => None,
+        }
+    }
+
+    /// The current state, and all changes from now on.
+    pub(crate) fn read(&self) -> Box<dyn Notices> {
+        let _turn = locked(&self.telling);
+        self.notice_bus.read_after(self.push_unavailable().map(|fault| Notice::PushDown { fault }))
+    }
+
+    pub(crate) fn set(&self, store: &Arc<str>, new: PushState) {
+        let _turn = locked(&self.telling);
+        let was_unavailable = self.push_unavailable().is_some();
+        match &new {
+            PushState::Unavailable(fault) if !was_unavailable => {
+                self.notice_bus.say(&Notice::PushDown { fault: fault.clone() });
+            }
+            PushState::Listening(_) if was_unavailable => {
+                self.notice_bus.say(&Notice::PushBack { store: Arc::clone(store) });
+            }
+            _ => {}
+        }
+        // While it is being reopened, the reported state does not change.
+        if !was_unavailable || !matches!(new, PushState::Connecting) {
+            self.state.send_replace(new);
+        }
+    }
+}
