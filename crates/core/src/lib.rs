@@ -88,7 +88,7 @@ pub use quorum::{
     QuorumView, QuorumWait, Rejoin,
 };
 pub use quorum_report::{MemberVote, QuorumReport};
-pub use records::{Content, LastFence, Lock, Records};
+pub use records::{Content, LastFence, Lock, QueueChanges, Records};
 pub use request::{
     Answer, BreakAnswer, GrantAnswer, HoldAnswer, Push, PushEvent, QueuePosition, RaiseAnswer, Request,
     Served, Wait,
@@ -108,5 +108,5 @@ pub use store::{
 pub use transfer::TransferToken;
 pub use ttl::Ttl;
 pub use url_duration::url_duration;
-pub use wait_queue::{Channel, Nonce, QueueChanges, QueueEntry, Ticket, Unclaimed, WaitQueue};
+pub use wait_queue::{Channel, Nonce, QueueEntry, Ticket, Unclaimed, WaitQueue};
 pub use waiting::{Proof, WaiterRegistry};

@@ -1,11 +1,13 @@
 //! The records of a store.
 
+mod queue_changes;
 mod together;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::queue_changes::QueueChanges;
 use crate::holder::Label;
 use crate::{BreakRecord, Family, Fence, Holder, Key, Mark, Shares, Stamp, Ttl, WaitQueue};
 

@@ -1,7 +1,5 @@
 //! The queue of a key: its waiters in order.
 
-mod changes;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,7 +7,6 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::changes::QueueChanges;
 use crate::holder::Label;
 use crate::{Holder, Mode, Stamp, Ttl};
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Channel, QueueEntry, Ticket, WaitQueue};
-use crate::{Holder, Key, Records, Stamp};
+use super::Records;
+use crate::{Channel, Holder, Key, QueueEntry, Stamp, Ticket, WaitQueue};
 
 /// The differences between two states of a key's queue, for a store that writes only those.
 #[derive(Debug)]
