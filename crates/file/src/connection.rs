@@ -24,6 +24,7 @@ use crate::logs::Logs;
 use crate::schema;
 use crate::sessions::Sessions;
 use crate::users::Users;
+use crate::writer::is_set_up_now;
 
 /// How long a transaction waits for those of other processes. Each of theirs takes far less than a
 /// millisecond, except for one in a thousand that moves the log into the file; a second is shorter
@@ -148,6 +149,9 @@ impl Open {
             if is_first_here {
                 refuse_users_without_a_log(db_path)?;
             }
+        }
+        if is_first_here {
+            wait_for_the_index(db_path)?;
         }
         // Without CREATE, so that no file is created with an unchecked mode and owner; and without
         // URIs.
@@ -348,6 +352,12 @@ fn refuse_users_without_a_log(db_path: &DbPath) -> Result<(), FileError> {
         match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => break,
             Err(Errno::AGAIN | Errno::ACCESS) if wait(tries) => tries += 1,
+            // A user with a log only reads here; a process that creates the tables writes.
+            Err(Errno::AGAIN | Errno::ACCESS)
+                if fcntl_lock(&file, FlockOperation::NonBlockingLockShared).is_err() =>
+            {
+                return Err(FileError::busy());
+            }
             Err(Errno::AGAIN | Errno::ACCESS) => {
                 return Err(FileError::passing(format_args!(
                     "another process writes to a log of this file that was deleted: nothing is granted until it has noticed, which \
@@ -357,6 +367,23 @@ fn refuse_users_without_a_log(db_path: &DbPath) -> Result<(), FileError> {
             }
             Err(error) => return Err(failed(error.into())),
         }
+    }
+    Ok(())
+}
+
+/// Waits while another process sets up the index of the log, which takes microseconds unless it is
+/// stopped. SQLite would wait for ten seconds, and not say for whom.
+///
+/// It opens and closes the index: do not call it while a connection of this process has it open.
+fn wait_for_the_index(db_path: &DbPath) -> Result<(), FileError> {
+    let [_, index] = db_path.log();
+    let mut wait = wait_for_others(Arc::default());
+    let mut tries = 0;
+    while is_set_up_now(index) {
+        if !wait(tries) {
+            return Err(FileError::busy());
+        }
+        tries += 1;
     }
     Ok(())
 }

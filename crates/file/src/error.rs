@@ -99,7 +99,7 @@ impl FileError {
         Self { cause: FaultCause::DiskFull, reopen: false, ..Self::lasting(reason) }
     }
 
-    fn busy() -> Self {
+    pub(crate) fn busy() -> Self {
         let reason = "the file is busy: another process kept it for a second";
         Self { cause: FaultCause::TimedOut, reopen: false, ..Self::passing(reason) }
     }
@@ -127,7 +127,12 @@ impl From<rusqlite::Error> for FileError {
             _ => {}
         }
         match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::busy(),
+            Some(
+                ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                // The index of the log was being set up for ten seconds.
+                | ErrorCode::FileLockingProtocolFailed,
+            ) => Self::busy(),
             Some(ErrorCode::DiskFull) => Self::disk_full(),
             Some(ErrorCode::ReadOnly) => Self::lasting(format_args!(
                 "the file or its file system is read-only ({error}): make it writable, or use another place"

@@ -24,3 +24,8 @@ impl fmt::Display for Writer {
         match self.0 {}
     }
 }
+
+/// Whether another process sets up the index of the log is not looked at: SQLite waits for it.
+pub(crate) const fn is_set_up_now(_: &Path) -> bool {
+    false
+}

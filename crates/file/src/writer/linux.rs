@@ -4,16 +4,26 @@
 //! nobody can take the lock from it.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use rustix::fs::{major, minor, stat};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::{F_RDLCK, F_UNLCK, SEEK_SET, flock};
+use rustix::fs::{OFlags, major, minor, stat};
 
 use crate::db_path::beside;
 
 /// The byte of SQLite's write lock in the shared-memory file.
 /// <https://www.sqlite.org/walformat.html#wal_locks>
-const WRITE_LOCK: u64 = 120;
+const WRITE_LOCK: u8 = 120;
+
+/// The byte there that a process locks while it creates or empties the index of the log.
+const SET_UP_LOCK: u8 = 128;
+
+/// The first byte of the locks in the file itself, of which a process locks some while it creates
+/// the tables or removes the log. <https://www.sqlite.org/lockingv3.html>
+const LOCKS_OF_FILE: u64 = 1 << 30;
 
 /// How often the kernel's list is read if nobody is found. It is read in pieces, and an entry is
 /// skipped if entries before it are removed in between: in one of a hundred readings, if locks come
@@ -32,11 +42,14 @@ impl Writer {
     /// The process that writes to the file at a path. `None` if nobody does any more, or the kernel
     /// does not show it: to a container it shows only the container's own locks.
     pub(crate) fn of(file: &Path) -> Option<Self> {
-        let shm = stat(beside(file, "-shm")).ok()?;
-        let file = format!("{:02x}:{:02x}:{}", major(shm.st_dev), minor(shm.st_dev), shm.st_ino);
+        let place = |path: &Path| {
+            let found = stat(path).ok()?;
+            Some(format!("{:02x}:{:02x}:{}", major(found.st_dev), minor(found.st_dev), found.st_ino))
+        };
+        let (index, file) = (place(&beside(file, "-shm")), place(file)?);
         let pid = (0..READINGS).find_map(|_| {
             let locks = fs::read_to_string("/proc/locks").ok()?;
-            locks.lines().find_map(|line| writes(line, &file))
+            locks.lines().find_map(|line| writes(line, &file, index.as_deref()))
         })?;
         let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name is in parentheses, and may contain some itself.
@@ -50,14 +63,41 @@ impl Writer {
     }
 }
 
-/// The process in a line of `/proc/locks`, if it may write to that file:
+/// The process in a line of `/proc/locks`, if it may write to that file or its log:
 /// `1: POSIX  ADVISORY  WRITE 4711 fe:00:131 120 120`.
-fn writes(line: &str, file: &str) -> Option<u32> {
+fn writes(line: &str, file: &str, index: Option<&str>) -> Option<u32> {
     let words: Vec<_> = line.split_ascii_whitespace().collect();
     let [_, "POSIX", _, "WRITE", pid, at, first, last] = words[..] else { return None };
     let last = if last == "EOF" { u64::MAX } else { last.parse().ok()? };
-    let is_it = at == file && (first.parse().ok()?..=last).contains(&WRITE_LOCK);
+    let locked = first.parse::<u64>().ok()?..=last;
+    let is_it = if at == file {
+        *locked.start() >= LOCKS_OF_FILE
+    } else {
+        Some(at) == index && [WRITE_LOCK, SET_UP_LOCK].iter().any(|byte| locked.contains(&u64::from(*byte)))
+    };
     is_it.then(|| pid.parse().ok()).flatten()
+}
+
+/// Returns true if another process sets up the index of a log at this moment. Then SQLite can neither
+/// read nor tell who it is waiting for.
+///
+/// It opens and closes the index: do not call it while a connection of this process has it open.
+pub(crate) fn is_set_up_now(index: &Path) -> bool {
+    /// The size by which the index grows. A smaller one has yet to be written.
+    const STEP: u64 = 32 * 1024;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(index);
+    // SQLite says why it cannot be opened.
+    let Ok(index) = opened else { return false };
+    let is_short = index.metadata().is_ok_and(|found| found.len() < STEP);
+    is_locked(&index, SET_UP_LOCK) || is_short && is_locked(&index, WRITE_LOCK)
+}
+
+/// Returns true if another process has locked a byte for itself alone.
+fn is_locked(file: &File, byte: u8) -> bool {
+    let (l_type, l_whence) = (F_RDLCK as _, SEEK_SET as _);
+    let mut lock = flock { l_type, l_whence, l_start: byte.into(), l_len: 1, l_pid: 0 };
+    fcntl(file, FcntlArg::F_GETLK(&mut lock)).is_ok() && i32::from(lock.l_type) != F_UNLCK
 }
 
 impl fmt::Display for Writer {
@@ -87,13 +127,21 @@ mod tests {
 
     #[test]
     fn only_a_process_that_writes_to_this_file_is_found() {
-        let found = |line| writes(line, "fe:00:131");
-        assert_eq!(found("1: POSIX  ADVISORY  WRITE 4711 fe:00:131 120 120"), Some(4711));
-        assert_eq!(found("1: POSIX  ADVISORY  WRITE 4711 fe:00:131 0 EOF"), Some(4711));
+        let found = |line| writes(line, "fe:00:130", Some("fe:00:131"));
+        for writer in [
+            "1: POSIX  ADVISORY  WRITE 4711 fe:00:131 120 120",
+            "1: POSIX  ADVISORY  WRITE 4711 fe:00:131 128 128",
+            "1: POSIX  ADVISORY  WRITE 4711 fe:00:131 0 EOF",
+            "1: POSIX  ADVISORY  WRITE 4711 fe:00:130 1073741825 1073741825",
+        ] {
+            assert_eq!(found(writer), Some(4711), "{writer}");
+        }
         for other in [
             "1: POSIX  ADVISORY  READ  4711 fe:00:131 120 120",
             "1: POSIX  ADVISORY  WRITE 4711 fe:00:131 121 127",
             "1: POSIX  ADVISORY  WRITE 4711 fe:00:132 120 120",
+            "1: POSIX  ADVISORY  READ  4711 fe:00:130 1073741826 1073742335",
+            "1: POSIX  ADVISORY  WRITE 4711 fe:00:130 0 EOF",
             "1: -> POSIX  ADVISORY  WRITE 4711 fe:00:131 120 120",
             "1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF",
             "1: OFDLCK ADVISORY  WRITE -1 fe:00:131 120 120",

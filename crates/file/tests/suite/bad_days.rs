@@ -71,6 +71,47 @@ fn a_process_that_was_stopped_while_it_wrote_is_named_and_ending_it_frees_the_fi
     assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
 }
 
+/// Regression: a process that was stopped while it created the file was not named. The others were
+/// told that it had a log that was deleted.
+#[test]
+fn a_process_that_was_stopped_while_it_created_the_file_is_named() {
+    let (_directory, file) = a_file();
+    let mut writer = Process::start_by(&[], "write until killed", &file);
+    assert_names_the_stopped(&mut writer, &mut Ledger::at(&file, ByHand::new()));
+}
+
+/// Regression: if a process was stopped while it set up the index of the log, each request of the
+/// others took ten seconds and ended with "locking protocol".
+#[test]
+fn a_process_that_was_stopped_while_it_opened_the_log_is_named() {
+    let (_directory, file) = a_file();
+    let mut ledger = Ledger::at(&file, ByHand::new());
+    ledger.open().unwrap();
+    let log = ["-wal", "-shm"].map(|suffix| format!("{}{suffix}", file.display()));
+    // As after a kill: the last user that closes a file removes its log.
+    let left = log.clone().map(|path| std::fs::read(path).unwrap());
+    drop(ledger);
+    for (path, bytes) in log.iter().zip(left) {
+        std::fs::write(path, bytes).unwrap();
+    }
+    let mut writer = Process::start_by(&[], "set up the index until killed", &file);
+    assert_names_the_stopped(&mut writer, &mut Ledger::at(&file, ByHand::new()));
+}
+
+/// After a second, and once it has ended, the file serves.
+fn assert_names_the_stopped(writer: &mut Process, ledger: &mut Ledger) {
+    writer.signal(Signal::STOP);
+    let begun = std::time::Instant::now();
+    let fault = ledger.open().unwrap_err();
+    assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&begun.elapsed()), "{fault}");
+    let kept = format!("the file is busy: process {} (", writer.id());
+    let remedy = format!("let it go on (`kill -CONT {}`) or end it", writer.id());
+    assert!(fault.reason.starts_with(&kept) && fault.reason.contains(&remedy), "{fault}");
+    assert_eq!(fault.kind, FaultKind::Passing);
+    writer.kill();
+    ledger.open().unwrap();
+}
+
 /// On a tmpfs of 1 MiB in a separate mount namespace, which needs no privileges if the kernel
 /// allows user namespaces.
 #[test]

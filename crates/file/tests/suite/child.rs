@@ -10,6 +10,7 @@ use std::{env, process, thread};
 
 use leasehold_core::{Answer, FaultKind, GrantAnswer, Request};
 use leasehold_file::Ledger;
+use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::clocks::OfTheMachine;
@@ -89,6 +90,7 @@ fn a_task_of_another_test_is_done() {
         "hold" => drop(take(&mut ledger, &attempt(process::id().into(), &["a"], 60_000)).unwrap()),
         "take and release until killed" => take_and_release(ledger),
         "write until killed" => write_until_killed(&file),
+        "set up the index until killed" => set_up_the_index_until_killed(&file),
         "try" => try_to_lock(ledger.mortal(), Duration::ZERO),
         "try patiently" => try_to_lock(ledger.mortal(), Duration::from_secs(10)),
         "fill the disk" => fill_the_disk(ledger, &file),
@@ -118,6 +120,18 @@ fn write_until_killed(file: &Path) {
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let connection = rusqlite::Connection::open(file).unwrap();
     connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    println!("at work");
+    loop {
+        thread::park();
+    }
+}
+
+/// Begins to set up the index of the log, as SQLite does, and never ends that.
+fn set_up_the_index_until_killed(file: &Path) {
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+    let index = fs::File::options().write(true).open(format!("{}-shm", file.display())).unwrap();
+    fcntl_lock(&index, FlockOperation::NonBlockingLockExclusive).unwrap();
+    index.set_len(3).unwrap();
     println!("at work");
     loop {
         thread::park();
