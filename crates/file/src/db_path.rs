@@ -225,7 +225,31 @@ impl DbPath {
             )
         } else {
             file_system::check(&self.file)?;
-            return Ok(FileId::of(&found));
+            return self.check_sessions(users).map(|()| FileId::of(&found));
+        };
+        Err(FileError::lasting(refused))
+    }
+
+    /// Without sessions, a killed holder's lock would last until the end of its lease, and waiters would
+    /// poll. In a directory that others can write, they could make a session appear dead.
+    fn check_sessions(&self, users: Users) -> Result<(), FileError> {
+        let (sessions, wanted) = (directory_of_sessions(&self.file), users.session_directory_mode());
+        let at = sessions.display();
+        let refused = match sessions.symlink_metadata() {
+            Err(_) => return Ok(()),
+            Ok(found) if !found.is_dir() => {
+                format!("{at} is not a directory, as that of a file's sessions must be: remove it")
+            }
+            Ok(found) if !users.own(&found) => {
+                format!("{at} belongs to user {} and group {}: remove it", found.uid(), found.gid())
+            }
+            Ok(found) if found.mode() & users.forbidden() != 0 || found.mode() & wanted != wanted => {
+                let mode = found.mode() & 0o7777;
+                format!(
+                    "{at} has mode {mode:04o}, and others can write it or its users cannot: run chmod {wanted:o} on it"
+                )
+            }
+            Ok(_) => return Ok(()),
         };
         Err(FileError::lasting(refused))
     }

@@ -187,6 +187,25 @@ fn a_path_that_is_not_a_file_is_refused() {
     refused(fifo, &["not a regular file"]);
 }
 
+/// Regression: without a word, a store did without sessions. A killed holder's lock lasted until the
+/// end of its lease, and waiters polled.
+#[test]
+fn a_directory_of_sessions_that_cannot_be_used_is_refused() {
+    let (_directory, file) = a_file();
+    take(&mut open(&file).unwrap().mortal(), &attempt(1, &["a"], 1000)).unwrap();
+    let sessions = file.with_extension("db-peers");
+    for bits in [0o777, 0o720, 0o500] {
+        chmod(&sessions, bits);
+        refused(&file, &["leases.db-peers has mode", &format!("{bits:04o}"), "run chmod 700 on it"]);
+    }
+    chmod(&sessions, 0o700);
+    open(&file).unwrap();
+    let away = file.with_extension("away");
+    fs::rename(&sessions, &away).unwrap();
+    symlink(&away, &sessions).unwrap();
+    refused(&file, &["leases.db-peers is not a directory"]);
+}
+
 #[test]
 fn a_refused_place_serves_as_soon_as_it_is_mended() {
     let (directory, file) = a_file();
