@@ -97,11 +97,11 @@ fn full(path: &Path, name: &Arc<str>) -> Option<Finding> {
 
 /// Files that dead processes have left next to the database.
 fn leftovers(path: &Path, name: &Arc<str>) -> Finding {
-    let dead = Sessions::of_file(path).dead().names().len();
+    let dead = Sessions::of_file(path).count_dead();
     let what = match dead {
         0 => "no process that died has left anything".to_owned(),
         _ => format!(
-            "{dead} stores of processes that died are still listed: their locks are free, and the next user clears them away"
+            "{dead} stores of processes that died are still listed: their locks are free, and later users clear them away"
         ),
     };
     Finding::note("processes", name, what)

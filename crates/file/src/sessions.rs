@@ -306,6 +306,11 @@ impl Sessions {
         DeadSessions { found: dead.take(AT_ONCE).collect(), _turn: turn }
     }
 
+    /// The number of all dead sessions with files in the directory.
+    pub(crate) fn count_dead(&self) -> usize {
+        self.all().filter(|name| self.is_dead(*name)).count()
+    }
+
     /// The records of the other live sessions.
     pub(crate) fn others(&self) -> impl Iterator<Item = (Session, SessionRecord)> {
         let own = self.own();
@@ -470,6 +475,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("leases.db");
         (directory, [Sessions::of_file(&file), Sessions::of_file(&file)])
+    }
+
+    /// Regression: the doctor found 64 at most, which is how many are removed at a time.
+    #[test]
+    fn all_dead_sessions_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = || Sessions::of_file(&directory.path().join("leases.db"));
+        (0..70).for_each(|name| sessions().enter(name).unwrap());
+        assert_eq!((sessions().count_dead(), sessions().dead().names().len()), (70, 64));
     }
 
     #[test]
