@@ -40,6 +40,11 @@ impl Opening {
         Self(locked(&OPEN))
     }
 
+    /// The same without waiting; `None` while another one lasts.
+    pub(crate) fn begin_at_once() -> Option<Self> {
+        OPEN.try_lock().ok().map(Self)
+    }
+
     /// Returns true if a connection of this process has the file open.
     pub(crate) fn has_open(&self, file: FileId) -> bool {
         self.0.contains_key(&(file, process::id()))

@@ -97,18 +97,23 @@ impl DbPath {
         Ok((self.check(users)?, users))
     }
 
-    /// The same without creating or opening anything: the users of the file, if there is one.
+    /// The same without creating or opening anything: the users of the file, if there is one. If there
+    /// is none, the user of this process may create it.
     pub(crate) fn look(&self) -> Result<Option<Users>, FileError> {
         let directory = self.directory()?;
         check_file_system(directory)?;
-        if !directory.exists() {
-            return Ok(None);
+        let Some(there) = first_there(directory)? else { return Ok(None) };
+        if there != directory {
+            return may_write(there).map(|()| None);
         }
         let users = check_directory(directory)?;
-        if self.file.symlink_metadata().is_err() {
+        may_write(directory)?;
+        if self.file_now().is_none() {
             return Ok(None);
         }
-        self.check(users).map(|_| Some(users))
+        self.check(users)?;
+        may_write(&self.file)?;
+        Ok(Some(users))
     }
 
     fn directory(&self) -> Result<&Path, FileError> {
@@ -337,14 +342,37 @@ fn check_file_system(directory: &Path) -> Result<(), FileError> {
     directory.ancestors().find(|above| above.exists()).map_or(Ok(()), file_system::check)
 }
 
+/// The first of a directory and those above it that exists.
+fn first_there(directory: &Path) -> Result<Option<&Path>, FileError> {
+    for path in directory.ancestors() {
+        match path.metadata() {
+            Ok(_) => return Ok(Some(path)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(FileError::io("look at", path, &error)),
+        }
+    }
+    Ok(None)
+}
+
+/// Refuses a file or directory that the user of this process may not write.
+fn may_write(path: &Path) -> Result<(), FileError> {
+    let access = if path.is_dir() { Access::WRITE_OK | Access::EXEC_OK } else { Access::WRITE_OK };
+    accessat(CWD, path, access, AtFlags::EACCESS)
+        .map_err(|error| FileError::io("write to", path, &error.into()))
+}
+
 fn check_directory(directory: &Path) -> Result<Users, FileError> {
     let found = directory.metadata().map_err(|error| FileError::io("look at", directory, &error))?;
     let users = Users::of(&found);
     let (at, mode) = (directory.display(), found.mode() & 0o7777);
     let refused = match users {
+        _ if !found.is_dir() => format!("{at} is not a directory: use another path"),
         Users::One if !users.own(&found) => format!(
             "the directory {at} belongs to user {}: use one of your own, or one that root made for a group by `leasehold init`",
             found.uid()
+        ),
+        Users::One if mode & users.forbidden() != 0 && mode & 0o1000 != 0 => format!(
+            "the directory {at} can be written by others (mode {mode:04o}), who may need that: use another, such as one in it"
         ),
         Users::One if mode & users.forbidden() != 0 => format!(
             "the directory {at} can be written by others (mode {mode:04o}): run chmod 700 on it, or use another"

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use leasehold_core::{Diagnosis, Finding, Severity};
 use nix::unistd::{Gid, Group};
 
+use crate::census::Opening;
 use crate::db_path::DbPath;
+use crate::error::FileError;
+use crate::schema;
 use crate::sessions::Sessions;
 use crate::users::Users;
 
@@ -19,13 +22,12 @@ pub(crate) fn diagnose(path: &Path, name: &Arc<str>) -> Diagnosis {
     let mut brought = Diagnosis::default();
     let findings = &mut brought.findings;
     let db_path = DbPath::new(path);
-    match db_path.look() {
+    match look(&db_path) {
         Err(error) => {
             let reason = error.of(name).reason;
-            let why = "no lock is granted here, because it would not be safe";
-            let finding = Finding::new(Severity::Unsafe, "file", name, reason, why);
+            let finding = Finding::new(Severity::Unsafe, "file", name, reason, "no lock is granted here");
             findings.push(match written_by_others(path) {
-                Some((path, mode)) => finding.in_shell(format_args!("chmod {mode} {}", quoted(path))),
+                Some((path, mode)) => finding.in_shell(format_args!("chmod {mode:o} {}", quoted(path))),
                 // The reason says what to do.
                 None => finding,
             });
@@ -55,13 +57,32 @@ pub(crate) fn diagnose(path: &Path, name: &Arc<str>) -> Diagnosis {
     brought
 }
 
-/// The parts of the file and its directory that others can write, and the mode that prevents it.
-fn written_by_others(path: &Path) -> Option<(&Path, &'static str)> {
+/// The users of the file, if there is one; or why it cannot be used.
+fn look(db_path: &DbPath) -> Result<Option<Users>, FileError> {
+    let users = db_path.look()?;
+    // One that this process has open is Leasehold's.
+    if let (Some(file), Some(opening)) = (db_path.file_now(), Opening::begin_at_once())
+        && !opening.has_open(file)
+    {
+        schema::look(db_path.path())?;
+    }
+    Ok(users)
+}
+
+/// The file or its directory, if others can write it, and the mode that prevents it.
+fn written_by_others(path: &Path) -> Option<(&Path, u32)> {
+    let directory = path.parent()?;
+    let users = Users::of(&directory.metadata().ok()?);
     let is_open = |path: &Path| {
-        path.symlink_metadata().is_ok_and(|found| !found.is_symlink() && found.mode() & 0o022 != 0)
+        let found = path.symlink_metadata().ok()?;
+        (!found.is_symlink() && users.own(&found) && found.mode() & users.forbidden() != 0).then_some(found)
     };
-    let directory = path.parent().filter(|directory| is_open(directory)).map(|directory| (directory, "700"));
-    directory.or_else(|| is_open(path).then_some((path, "600")))
+    match is_open(directory) {
+        // One in which each user may create files must stay so.
+        Some(found) if users == Users::One && found.mode() & 0o1000 != 0 => None,
+        Some(_) => Some((directory, users.directory_mode())),
+        None => is_open(path).map(|_| (path, users.file_mode())),
+    }
 }
 
 fn group_name(group: u32) -> String {
@@ -72,7 +93,8 @@ fn group_name(group: u32) -> String {
 fn read_by_others(path: &Path, name: &Arc<str>) -> Option<Finding> {
     let mode = path.metadata().ok()?.mode() & 0o7777;
     let directory = path.parent().and_then(|directory| directory.metadata().ok());
-    let is_shared = directory.as_ref().is_some_and(|found| Users::of(found) != Users::One);
+    let users = directory.as_ref().map_or(Users::One, Users::of);
+    let is_shared = users != Users::One;
     if mode & if is_shared { 0o004 } else { 0o044 } == 0 {
         return None;
     }
@@ -80,8 +102,11 @@ fn read_by_others(path: &Path, name: &Arc<str>) -> Option<Finding> {
     let what = format!("others can read the file (mode {mode:04o})");
     let why = "who reads it knows the ids of the holders, and all labels";
     (!closed).then(|| {
-        Finding::new(Severity::Warning, "file", name, what, why)
-            .in_shell(format_args!("chmod 600 {}", quoted(path)))
+        Finding::new(Severity::Warning, "file", name, what, why).in_shell(format_args!(
+            "chmod {:o} {}",
+            users.file_mode(),
+            quoted(path)
+        ))
     })
 }
 

@@ -151,3 +151,52 @@ fn a_file_is_looked_at_without_making_it() {
     site.finish(site.process("sh", &["-c", command])).silent(0);
     doctor(&site, &[]).silent(0);
 }
+
+/// Regression: the remedies for a file ignored whose it was. For a group's store, `chmod 700` of the
+/// directory shut out all of its users, whatever the finding; for a file in `/tmp`, it shut all users
+/// of the machine out of there.
+#[test]
+fn a_remedy_for_a_file_leaves_the_access_of_those_who_share_its_directory() {
+    let site = Site::new();
+    let (directory, file) = (site.path("shared"), site.path("shared/leases.db"));
+    let store = format!("file:{}", file.display());
+    let looks = || doctor(&site, &["--store", &store]);
+    let chmod = |path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    fs::create_dir(&directory).unwrap();
+    chmod(&directory, 0o1777);
+    let done = looks().silent(2).out_has(&["can be written by others (mode 1777)", "such as one in it"]);
+    assert!(!done.out.contains("chmod"), "{done:?}");
+    // As `leasehold init` makes it.
+    chmod(&directory, 0o3770);
+    site.finish(site.by_environment(&["run", "--store", &store, "k", "--", "true"])).silent(0);
+    looks().silent(0);
+    for (path, mode, is) in [(&file, 0o666, 0o660), (&directory, 0o3777, 0o3770)] {
+        chmod(path, mode);
+        looks().silent(2).out_has(&[&format!("run chmod {is:o}"), &format!("$ chmod {is:o} '")]);
+        chmod(path, is);
+    }
+    chmod(&directory, 0o3775);
+    chmod(&file, 0o664);
+    looks().silent(1).out_has(&["others can read the file (mode 0664)", "$ chmod 660 '"]);
+    chmod(&file, 0o660);
+    fs::hard_link(&file, site.path("shared/other")).unwrap();
+    let done = looks().silent(2).out_has(&["has another name too"]);
+    assert!(!done.out.contains("chmod"), "{done:?}");
+}
+
+/// Regression: "it is not there yet: the first lock makes it", with exit code 0, of a file that could
+/// not be made; and nothing of a file of another program.
+#[test]
+fn a_file_of_which_every_lock_is_refused_is_unsafe() {
+    let site = Site::new();
+    let at = |path: &str| ["--store".to_owned(), format!("file:{}", site.path(path).display())];
+    let looks = |path| doctor(&site, &at(path).each_ref().map(|word| &**word));
+    fs::write(site.path("diary"), "dear diary").unwrap();
+    looks("diary").silent(2).out_has(&["the file is not Leasehold's"]);
+    looks("diary/leases.db").silent(2).out_has(&["is not a directory"]);
+    fs::create_dir(site.path("closed")).unwrap();
+    fs::set_permissions(site.path("closed"), Permissions::from_mode(0o500)).unwrap();
+    if fs::create_dir(site.path("closed/new")).is_err() {
+        looks("closed/new/leases.db").silent(2).out_has(&["cannot write to", "Permission denied"]);
+    }
+}

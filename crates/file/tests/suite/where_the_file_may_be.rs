@@ -79,10 +79,11 @@ fn directories_are_made_0700_and_files_0600_under_any_umask() {
 
 #[test]
 fn a_directory_that_others_can_write_to_is_refused() {
-    for bits in [0o770, 0o702, 0o777, 0o1777] {
+    let closed = "run chmod 700 on it";
+    for (bits, remedy) in [(0o770, closed), (0o702, closed), (0o777, closed), (0o1777, "such as one in it")] {
         let (directory, file) = a_file();
         chmod(&directory, bits);
-        refused(&file, &["can be written by others", &format!("{bits:04o}"), "chmod 700"]);
+        refused(&file, &["can be written by others", &format!("{bits:04o}"), remedy]);
         assert!(!file.exists());
         chmod(&directory, 0o755);
         open(&file).unwrap();
