@@ -16,28 +16,16 @@ use crate::table::{micros, stamp};
 /// "LEAS", in the field in which SQLite keeps the id of an application.
 const APPLICATION: u32 = 0x4c45_4153;
 
-/// The version of the tables. A program refuses a file of a later version and leaves it unchanged.
+/// The version of the tables. A program refuses a file of another version and leaves it unchanged.
 const VERSION: u32 = 5;
-
-/// The version of a file without tables.
-const EMPTY: u32 = 0;
-
-/// The version before queues, whose locks and fences are kept.
-const WITHOUT_QUEUES: u32 = 1;
-
-/// The version before shares. A program that has such a file open knows the table by its old name:
-/// it must fail there, because it would consider a shared key free.
-const WITHOUT_SHARES: u32 = 2;
-
-/// The version before break records, whose marks have no period.
-const WITHOUT_BREAKS: u32 = 3;
-
-/// The version in which some columns had other names.
-const OTHER_NAMES: u32 = 4;
 
 /// All `ends` are microseconds of the clock that starts at boot. `session` is the session on which
 /// a lock or a place in the queue depends. `waiters` is the length of the queue, if there is one,
-/// and `shares` is the number of holders that share the key.
+/// and `shares` is the number of holders that share the key; each has a row in `share`.
+///
+/// `at` and `ends` of a mark are microseconds since 1970, because marks survive a reboot. Its
+/// `period` is in microseconds too. `broken` is the last break of each key; its times are like those
+/// of marks.
 const TABLES: &str = "
     CREATE TABLE record (
         key BLOB PRIMARY KEY,
@@ -55,60 +43,22 @@ const TABLES: &str = "
     CREATE TABLE struck (
         key BLOB NOT NULL, channel BLOB NOT NULL, PRIMARY KEY (key, channel)
     ) STRICT, WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
-";
-
-/// `at` and `ends` of a mark are microseconds since 1970, because marks survive a reboot. Its
-/// `period` is in microseconds too.
-const MARKS: &str = "
-    CREATE TABLE mark (
-        key BLOB PRIMARY KEY, at INTEGER NOT NULL, fence INTEGER NOT NULL, label TEXT, ends INTEGER NOT NULL,
-        period INTEGER
-    ) STRICT, WITHOUT ROWID;
-    CREATE INDEX mark_by_end ON mark (ends);
-";
-
-/// The last break of each key; its times are like those of marks.
-const BREAKS: &str = "
-    CREATE TABLE broken (
-        key BLOB PRIMARY KEY, at INTEGER NOT NULL, fence INTEGER NOT NULL, held_by TEXT, broken_by TEXT, reason TEXT,
-        ends INTEGER NOT NULL
-    ) STRICT, WITHOUT ROWID;
-    CREATE INDEX broken_by_end ON broken (ends);
-";
-
-const ADD_PERIODS: &str = "ALTER TABLE mark ADD COLUMN period INTEGER;";
-
-/// The holders that share a key.
-const SHARES: &str = "
     CREATE TABLE share (
         key BLOB NOT NULL, holder BLOB NOT NULL CHECK (length(holder) = 16), weight INTEGER NOT NULL, fence INTEGER,
         label TEXT, ends INTEGER NOT NULL, unclaimed BLOB, session BLOB,
         PRIMARY KEY (key, holder)
     ) STRICT, WITHOUT ROWID;
-";
-
-const TAKE_OVER: &str = "
-    INSERT INTO record (key, holder, label, ends, awaited, fence, fence_ends)
-        SELECT key, lock.holder, lock.label, lock.ends, iif(lock.holder IS NULL, NULL, 0), fence.fence, fence.ends
-        FROM fence LEFT JOIN lock USING (key);
-    DROP TABLE lock;
-    DROP TABLE fence;
-    DELETE FROM meta WHERE name = 'hand';
-";
-
-const RENAME: &str = "
-    ALTER TABLE record RENAME COLUMN life TO session;
-    ALTER TABLE record RENAME COLUMN line_ends TO queue_ends;
-    ALTER TABLE waiter RENAME COLUMN life TO session;
-";
-
-const RENAME_IN_SHARES: &str = "ALTER TABLE share RENAME COLUMN life TO session;";
-
-const MAKE_ROOM_FOR_SHARES: &str = "
-    ALTER TABLE entry RENAME TO record;
-    ALTER TABLE record ADD COLUMN marker TEXT;
-    ALTER TABLE record ADD COLUMN shares INTEGER;
+    CREATE TABLE mark (
+        key BLOB PRIMARY KEY, at INTEGER NOT NULL, fence INTEGER NOT NULL, label TEXT, ends INTEGER NOT NULL,
+        period INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX mark_by_end ON mark (ends);
+    CREATE TABLE broken (
+        key BLOB PRIMARY KEY, at INTEGER NOT NULL, fence INTEGER NOT NULL, held_by TEXT, broken_by TEXT, reason TEXT,
+        ends INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX broken_by_end ON broken (ends);
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 ";
 
 /// Reads the head of a file directly, because SQLite may write to a file that it merely opens: it
@@ -145,18 +95,14 @@ pub(crate) fn settle(
 ) -> Result<(), FileError> {
     if is_empty(connection)? {
         connection.pragma_update(None, "application_id", APPLICATION)?;
-        create(connection, EMPTY)?;
+        connection.execute_batch(TABLES)?;
+        connection.pragma_update(None, "user_version", VERSION)?;
     }
-    let version = number(connection, "user_version")?;
-    judge(number(connection, "application_id")?, version)?;
-    create(connection, version)?;
+    judge(number(connection, "application_id")?, number(connection, "user_version")?)?;
     let written: Option<String> = connection
         .query_row("SELECT value FROM meta WHERE name = 'boot'", [], |row| row.get(0))
         .optional()?;
     if written.as_deref() == Some(boot.as_str()) {
-        // A program that did not record this may have recreated the file.
-        connection
-            .execute("INSERT OR IGNORE INTO meta (name, value) VALUES ('voided', ?1)", [micros(now)])?;
         return Ok(());
     }
     if written.is_some() {
@@ -175,21 +121,6 @@ pub(crate) fn settle(
     )?;
     connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('boot', ?1)", [boot.as_str()])?;
     connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('voided', ?1)", [micros(now)])?;
-    Ok(())
-}
-
-/// Creates the tables that a file of this version lacks.
-fn create(connection: &Connection, version: u32) -> Result<(), FileError> {
-    let lacking: &[&str] = match version {
-        EMPTY => &[TABLES, SHARES, MARKS, BREAKS],
-        WITHOUT_QUEUES => &[TABLES, SHARES, TAKE_OVER, MARKS, BREAKS],
-        WITHOUT_SHARES => &[MAKE_ROOM_FOR_SHARES, RENAME, SHARES, MARKS, BREAKS],
-        WITHOUT_BREAKS => &[RENAME, RENAME_IN_SHARES, ADD_PERIODS, BREAKS],
-        OTHER_NAMES => &[RENAME, RENAME_IN_SHARES],
-        _ => return Ok(()),
-    };
-    lacking.iter().try_for_each(|tables| connection.execute_batch(tables))?;
-    connection.pragma_update(None, "user_version", VERSION)?;
     Ok(())
 }
 
@@ -223,9 +154,14 @@ pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, FileError
 fn judge(application: u32, version: u32) -> Result<(), FileError> {
     match version {
         _ if application != APPLICATION => Err(foreign()),
-        WITHOUT_QUEUES..=VERSION => Ok(()),
+        VERSION => Ok(()),
+        ..VERSION => Err(FileError::lasting(format_args!(
+            "the file is of format {version}, which no released program has made, and this program knows format {VERSION}: when no \
+             lock is held in it, delete it together with its -wal and -shm"
+        ))),
         _ => Err(FileError::lasting(format_args!(
-            "the file is of format {version}, and this program knows format {VERSION}: update the program, or use another file"
+            "the file is of format {version}, and this program knows format {VERSION}: replace this program with a newer one, or \
+             use another file"
         ))),
     }
 }
