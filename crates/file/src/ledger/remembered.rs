@@ -37,8 +37,11 @@ impl Ledger {
     ///
     /// A [`Fault`] if the file cannot be used.
     pub fn last_break(&mut self, key: &Key) -> Result<Option<BreakRecord>, Fault> {
-        let of_prefix = self.list_breaks(key.as_bytes())?;
-        Ok(of_prefix.into_iter().next().filter(|broken| broken.key == *key))
+        self.within(Begin::ToRead, |connection, inputs| {
+            let mut records = Records::default();
+            table::broken::load(connection, key, &mut records)?;
+            Ok(serve::last_break(&records, key, &inputs.context()))
+        })
     }
 
     /// The recorded breaks of all keys with this prefix, in byte order, in one transaction.

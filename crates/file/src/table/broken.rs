@@ -1,10 +1,27 @@
 //! The records of broken leases.
 
-use leasehold_core::{BreakNote, BreakRecord, Label, Records, Stamp};
+use leasehold_core::{BreakNote, BreakRecord, Key, Label, Records, Stamp};
 use rusqlite::{Connection, Row, params};
 
 use super::{execute, fence_of, key, label, micros, stamp, with_prefix};
 use crate::error::FileError;
+
+/// The columns of a row as [`read`] expects them, before the rest of a statement.
+macro_rules! select_break {
+    ($rest:literal) => {
+        concat!("SELECT key, at, fence, held_by, broken_by, reason, ends FROM broken ", $rest)
+    };
+}
+
+/// Reads the break of a key, including an ended one.
+pub(crate) fn load(connection: &Connection, key: &Key, records: &mut Records) -> Result<(), FileError> {
+    let mut select = connection.prepare_cached(select_break!("WHERE key = ?1"))?;
+    let mut rows = select.query([key.as_bytes()])?;
+    if let Some(row) = rows.next()? {
+        records.breaks.insert(key.clone(), read(row)?);
+    }
+    Ok(())
+}
 
 /// Reads the breaks of the keys with this prefix, including ended ones.
 pub(crate) fn load_from(
@@ -12,8 +29,7 @@ pub(crate) fn load_from(
     prefix: &[u8],
     records: &mut Records,
 ) -> Result<(), FileError> {
-    let select =
-        "SELECT key, at, fence, held_by, broken_by, reason, ends FROM broken WHERE key >= ?1 ORDER BY key";
+    let select = select_break!("WHERE key >= ?1 ORDER BY key");
     let breaks = with_prefix(connection, select, prefix, read)?;
     records.breaks.extend(breaks.into_iter().map(|(broken, ends)| (broken.key.clone(), (broken, ends))));
     Ok(())

@@ -196,6 +196,24 @@ fn marks_and_breaks_that_have_ended_do_not_pile_up() {
     }
 }
 
+/// Regression: it read the breaks of all keys that begin with this one, and failed with any of them.
+#[test]
+fn the_break_of_a_key_is_read_whatever_is_recorded_of_longer_keys() {
+    let (_directory, file) = a_file();
+    let mut ledger = Ledger::at(&file, ByHand::new());
+    for (who, name) in [(1, "a"), (2, "ab")] {
+        let fence = take(&mut ledger, &attempt(who, &[name], 60_000)).unwrap();
+        let note = BreakNote::default();
+        let broken = ledger.serve(Request::Break { key: key(name), fence, note }).unwrap().answer;
+        assert!(matches!(broken, Answer::Break(BreakAnswer::Broken { .. })), "{broken:?}");
+    }
+    let other = rusqlite::Connection::open(&file).unwrap();
+    assert_eq!(other.execute("UPDATE broken SET fence = -1 WHERE key = ?1", [b"ab"]), Ok(1));
+    assert_eq!(ledger.last_break(&key("a")).unwrap().unwrap().key, key("a"));
+    assert_eq!(ledger.last_break(&key("b")).unwrap(), None);
+    assert!(ledger.last_break(&key("ab")).unwrap_err().reason.contains("the fence of a break is -1"));
+}
+
 /// As a member of a quorum. A new file may replace one that was deleted.
 #[test]
 fn a_file_that_is_new_or_of_another_boot_abstains() {
