@@ -44,9 +44,14 @@ impl Client {
     }
 
     pub(crate) async fn forget(&self, key: &Key, route: &mut Route) -> Result<Option<Mark>, Fault> {
-        let forgotten = self.side(&FORGET, Side::Mark, key, route).await?;
-        // A value that was not a readable mark is deleted too, since it was in the way.
-        Ok(forgotten.and_then(|value| wire::read_mark(&value)))
+        let Some(value) = self.side(&FORGET, Side::Mark, key, route).await? else { return Ok(None) };
+        // It is deleted too, since it was in the way.
+        let no_mark = || {
+            let side = side_key(Side::Mark, key);
+            let side = side.escape_ascii();
+            self.faults.lasting(format_args!("{side} held something that was not a mark: it was deleted"))
+        };
+        wire::read_mark(&value).map(Some).ok_or_else(no_mark)
     }
 
     pub(crate) async fn break_lease(

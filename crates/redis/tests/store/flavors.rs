@@ -18,6 +18,11 @@ async fn another_value_than_a_mark_is_named(server: &Server, store: &RedisStore)
         server.text(strange);
         lasting(store.marked(&key("a")).await, &["leasehold:m{a}a", "not a mark"]);
     }
+    // Regression: it was deleted, and the answer was that there was none.
+    server.text(&["DEL", "leasehold:m{a}a"]);
+    server.text(&["SET", "leasehold:m{a}a", "yesterday"]);
+    lasting(store.forget(&key("a")).await, &["leasehold:m{a}a", "was not a mark", "was deleted"]);
+    assert_eq!(store.forget(&key("a")).await, Ok(None));
     server.text(&["FLUSHALL"]);
 }
 
