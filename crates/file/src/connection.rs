@@ -191,7 +191,7 @@ impl Open {
             Err(error) => Err(FileError::io("read", Path::new("/proc/self/fd"), &error)),
             Ok(Some(logs)) if found.is_none_or(|found| found == logs) => Ok(logs),
             Ok(logs) => refuse_another_log(db_path, sessions)
-                .and(logs.ok_or_else(|| FileError::passing(
+                .and(logs.ok_or_else(|| FileError::not_serving(
                     "the log of the file was deleted while this process had it open: if it stays so, end this process",
                 ))),
         };
@@ -330,7 +330,7 @@ fn refuse_another_log(db_path: &DbPath, sessions: &Sessions) -> Result<(), FileE
     let others: Vec<_> = sessions.others().filter(|(_, record)| record.logs.is_some_and(other)).collect();
     others.iter().for_each(|(session, _)| sessions.wake(*session));
     others.first().map_or(Ok(()), |(_, record)| {
-        Err(FileError::passing(format_args!(
+        Err(FileError::not_serving(format_args!(
             "process {} writes to a log of this file that was deleted or replaced: nothing is granted until it has noticed, which \
              is at its next request; if it stays so, end it",
             record.pid
@@ -359,7 +359,7 @@ fn refuse_users_without_a_log(db_path: &DbPath) -> Result<(), FileError> {
                 return Err(FileError::busy());
             }
             Err(Errno::AGAIN | Errno::ACCESS) => {
-                return Err(FileError::passing(format_args!(
+                return Err(FileError::not_serving(format_args!(
                     "another process writes to a log of this file that was deleted: nothing is granted until it has noticed, which \
                      is at its next request; if it stays so, end it (`fuser {}` finds it)",
                     db_path.path().display()

@@ -34,6 +34,12 @@ impl FileError {
         Self { kind: FaultKind::Passing, ..Self::lasting(reason) }
     }
 
+    /// The same, if another process keeps the file from serving and the reason says what to do about
+    /// it.
+    pub(crate) fn not_serving(reason: impl fmt::Display) -> Self {
+        Self { cause: FaultCause::NotServing, ..Self::passing(reason) }
+    }
+
     /// An error for a record that Leasehold cannot have written.
     pub(crate) fn damaged(what: impl fmt::Display) -> Self {
         Self::lasting(format_args!(
@@ -110,6 +116,9 @@ impl FileError {
         let writer = Some(file).filter(|_| is_busy).and_then(Writer::of);
         if let Some(writer) = writer.filter(|writer| !writer.is_this_process()) {
             self.reason = format!("the file is busy: {writer}");
+            if writer.is_stopped() {
+                self.cause = FaultCause::NotServing;
+            }
         }
         let shortage = Some(file).filter(|_| self.unwritten).and_then(|file| Shortage::of(file, log));
         shortage.and_then(Self::of_shortage).unwrap_or(self)

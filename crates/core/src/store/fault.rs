@@ -119,7 +119,7 @@ pub enum FaultCause {
     /// A key has a value of another type.
     WrongType,
     /// The store answered that it does not serve requests now: it is starting, it is a replica, it
-    /// has too few replicas, or its cluster is down.
+    /// has too few replicas, or its cluster is down; or another process keeps a file from serving.
     NotServing,
     /// The store has no memory left.
     OutOfMemory,

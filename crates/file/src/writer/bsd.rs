@@ -14,6 +14,10 @@ impl Writer {
         None
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        match self.0 {}
+    }
+
     pub(crate) fn is_this_process(&self) -> bool {
         match self.0 {}
     }

@@ -58,6 +58,10 @@ impl Writer {
         Some(Self { pid, name, stopped: rest.trim_start().starts_with(['T', 't']) })
     }
 
+    pub(crate) const fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
     pub(crate) fn is_this_process(&self) -> bool {
         self.pid == std::process::id()
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, BreakAnswer, BreakNote, FaultKind, Fence, GrantAnswer, Mark, Proposal, Request, Stamp, Ttl,
+    Answer, BreakAnswer, BreakNote, FaultCause, FaultKind, Fence, GrantAnswer, Mark, Proposal, Request,
+    Stamp, Ttl,
 };
 use leasehold_file::{BootId, Ledger};
 use rustix::process::Signal;
@@ -107,7 +108,8 @@ fn assert_names_the_stopped(writer: &mut Process, ledger: &mut Ledger) {
     let kept = format!("the file is busy: process {} (", writer.id());
     let remedy = format!("let it go on (`kill -CONT {}`) or end it", writer.id());
     assert!(fault.reason.starts_with(&kept) && fault.reason.contains(&remedy), "{fault}");
-    assert_eq!(fault.kind, FaultKind::Passing);
+    // Regression: the command advised to see that the file can be reached, or to use another store.
+    assert_eq!((fault.kind, fault.cause), (FaultKind::Passing, FaultCause::NotServing));
     writer.kill();
     ledger.open().unwrap();
 }
