@@ -923,6 +923,23 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        name: "a process waits for one that was stopped while it opened the log",
+        file: "crates/file/src/connection.rs",
+        from: "    while is_set_up_now(index) {",
+        to: "    while is_set_up_now(index) && false {",
+        tests: &[(FileProcesses, "bad_days::a_process_that_was_stopped_while_it_opened_the_log_is_named")],
+    },
+    Bug {
+        name: "a store does without sessions where others can write their directory",
+        file: "crates/file/src/db_path.rs",
+        from: "return self.check_sessions(users).map(",
+        to: "return self.check_sessions(users).or(Ok(())).map(",
+        tests: &[(
+            FileProcesses,
+            "where_the_file_may_be::a_directory_of_sessions_that_cannot_be_used_is_refused",
+        )],
+    },
+    Bug {
         name: "a file that is mounted without its directory is used",
         file: "crates/file/src/db_path.rs",
         from: "} else if file_system::is_mounted(&self.file)? {",
