@@ -140,6 +140,10 @@ impl Faults {
                 ))
                 .caused_by(FaultCause::NotServing),
             _ if class == "28" => self.lasting(&message).caused_by(FaultCause::Authentication),
+            // PgBouncer. Its errors have the codes of a connection that failed.
+            _ if message.contains("statement pooling mode") => self.lasting(format_args!(
+                "{message}, and locks need transactions: use transaction mode, or name the server itself in the store URL"
+            )),
             // The server is starting or shutting down, has no free connection, or was stopped by an
             // operator.
             _ if matches!(class, "57" | "53" | "08" | "40" | "25") => {

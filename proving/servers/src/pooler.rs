@@ -1,4 +1,4 @@
-//! PgBouncer in front of a PostgreSQL server, in transaction mode.
+//! PgBouncer in front of a PostgreSQL server.
 
 use std::env;
 use std::fs;
@@ -15,8 +15,8 @@ use crate::launch::READY_WITHIN;
 use crate::postgres::{as_nobody, give_to_nobody, unused_port};
 use crate::{Flavor, Postgres, Process};
 
-/// A running PgBouncer, which gives each transaction any of a few sessions. It ends when this is
-/// dropped.
+/// A running PgBouncer, which gives each transaction or statement any of a few sessions. It ends when
+/// this is dropped.
 #[derive(Debug)]
 pub struct Pooler {
     port: u16,
@@ -25,10 +25,16 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// Starts PgBouncer in front of this server.
+    /// Starts PgBouncer in front of this server, in transaction mode.
     #[track_caller]
     pub fn before(server: &Postgres) -> Self {
-        Self::try_before(server).unwrap_or_else(|why| panic!("PgBouncer: {why}"))
+        Self::in_mode("transaction", server)
+    }
+
+    /// The same, in this mode.
+    #[track_caller]
+    pub fn in_mode(mode: &str, server: &Postgres) -> Self {
+        Self::try_before(server, mode).unwrap_or_else(|why| panic!("PgBouncer: {why}"))
     }
 
     /// The URL of the store through PgBouncer.
@@ -54,7 +60,7 @@ impl Pooler {
         Flavor::fetched_into().join("pgbouncer")
     }
 
-    fn try_before(server: &Postgres) -> io::Result<Self> {
+    fn try_before(server: &Postgres, mode: &str) -> io::Result<Self> {
         let program =
             Self::program().ok_or_else(|| io::Error::other("there is none; run `cargo xtask servers`"))?;
         let directory = TempDir::with_prefix("pgbouncer-")?;
@@ -63,7 +69,7 @@ impl Pooler {
         fs::write(&users, "\"postgres\" \"\"\n")?;
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
-             unix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = transaction\ndefault_pool_size = 4\n\
+             unix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = {mode}\ndefault_pool_size = 4\n\
              admin_users = postgres\nserver_login_retry = 1\n",
             server.port(),
             users.display()

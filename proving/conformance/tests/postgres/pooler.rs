@@ -195,3 +195,15 @@ async fn a_grant_that_the_pooler_gave_up_is_released_also_if_the_server_serves_i
     let observer = process(&format!("{}?call-limit=5s", server.url()), 60 * SECOND).await;
     assert!(!observer.mutex("k").is_locked().await.unwrap());
 }
+
+/// Regression: it counted as a server that is out of reach for a while, so a command waited for it for
+/// ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pooler_in_statement_mode_is_refused_at_once_and_the_error_says_what_to_do() {
+    let server = server(&[]).await;
+    let pooler = block_in_place(|| Pooler::in_mode("statement", &server));
+    let locks = process(&pooler.url(), 5 * SECOND).await;
+    let refused = locks.mutex_all(["a", "b"]).lock().await;
+    let Err(LockError::Refused { fault, .. }) = &refused else { panic!("{refused:?}") };
+    assert!(fault.to_string().contains("use transaction mode"), "{fault}");
+}
