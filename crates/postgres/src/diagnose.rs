@@ -99,8 +99,14 @@ impl Inner {
                 Finding::new(Severity::Warning, "push", at, what, why)
                     .advice("if a connection pooler in transaction mode is in between, name the server itself in the store URL")
             }
-            Err(fault) => Finding::new(Severity::Warning, "push", at, &fault.reason, why)
-                .advice("allow each process two connections to the server"),
+            Err(fault) => {
+                let finding = Finding::new(Severity::Warning, "push", at, &fault.reason, why);
+                match fault.is_lasting() {
+                    // Its text says what to do.
+                    true => finding,
+                    false => finding.advice("allow each process two connections to the server"),
+                }
+            }
         }
     }
 }

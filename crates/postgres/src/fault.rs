@@ -191,14 +191,22 @@ pub(crate) fn is_standby(error: &TransactionError) -> bool {
 }
 
 /// Returns true if the server did not begin with the statement: the user may not execute it, or not
-/// write.
+/// write. An error within a function has a context.
 pub(crate) fn is_refused_at_once(error: &TransactionError) -> bool {
-    code(error).is_some_and(|code| code.code().starts_with("42") || code.code().starts_with("25"))
+    let is_at_once = |said: &DbError| match said.code().code().get(..2) {
+        Some("42") => said.where_().is_none(),
+        class => class == Some("25"),
+    };
+    said(error).is_some_and(is_at_once)
 }
 
 fn code(error: &TransactionError) -> Option<&SqlState> {
+    said(error).map(DbError::code)
+}
+
+fn said(error: &TransactionError) -> Option<&DbError> {
     match error {
-        TransactionError::Client(error) => error.code(),
+        TransactionError::Client(error) => error.as_db_error(),
         TransactionError::Damaged(_) | TransactionError::Silent => None,
     }
 }

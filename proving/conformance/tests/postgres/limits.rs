@@ -12,7 +12,8 @@ use tokio::task::block_in_place;
 use tokio::time::Instant;
 
 use crate::world::{
-    BUSY, Crowd, db, process, request, role, served, server, sessions, take, two, until, until_session,
+    BUSY, Crowd, db, process, request, role, served, server, sessions, take, two, until, until_found,
+    until_session,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -297,4 +298,21 @@ async fn a_message_that_a_server_refuses_because_its_queue_is_full_costs_no_conn
     guard.lost().await;
     take(&other, "k").await.release().await.unwrap();
     assert_eq!(sessions(&notifier, "true").await, before);
+}
+
+/// Regression: a procedure that hands the lock over, commits that, and then may not notify the next
+/// holder counted as one that the user may not execute at all. So the former holder was told that it
+/// had lost the lock, and `leasehold run` ended with exit code 70.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_by_a_role_that_may_not_notify_is_no_loss() {
+    let (server, db) = served().await;
+    let url = role(&db, &server, &[]).await;
+    db.batch_execute("REVOKE EXECUTE ON FUNCTION pg_notify(text, text) FROM PUBLIC").await.unwrap();
+    let (holder, next) = (process(&url, 30 * SECOND).await, process(&server.url(), 30 * SECOND).await);
+    let guard = take(&holder, "k").await;
+    let waits = tokio::spawn(request(&next, "k"));
+    let listens = "SELECT FROM leasehold.waiter WHERE channel > 0";
+    until_found("a process that listens waits", &db, listens).await;
+    guard.release().await.unwrap();
+    waits.await.unwrap().unwrap().release().await.unwrap();
 }
