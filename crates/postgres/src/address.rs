@@ -91,7 +91,7 @@ impl Address {
         let server_addrs = server_addrs(hosts, given.host.take(), given.port)?;
         let several = server_addrs.len() > 1;
         let database = nonempty(decode(path)?);
-        if database.as_ref().is_some_and(|name| name.contains(['/', '\0'])) {
+        if database.as_ref().is_some_and(|name| name.contains('/')) {
             return refuse("the store URL has a path of several parts: write postgres://HOST/DATABASE");
         }
         let mut address = Self {
@@ -199,6 +199,9 @@ fn port(text: &str) -> Result<u16, Misuse> {
 /// In a form, `+` is a space; in a path or a password it is a plus sign.
 fn decode(text: &str) -> Result<String, Misuse> {
     match percent_decode_str(text).decode_utf8() {
+        Ok(text) if text.contains('\0') => {
+            refuse("the store URL has a zero byte (%00), which ends every text that is sent: leave it out")
+        }
         Ok(text) => Ok(text.into_owned()),
         Err(_) => refuse("the store URL has something percent-encoded that is not UTF-8: encode it again"),
     }
@@ -306,6 +309,9 @@ mod tests {
             "postgres:///app?host=h,s3cret",
             "postgres:///app?host=/s3cret&sslmode=require",
             "postgres://h?user=%0A",
+            "postgres://s3cret%00@h",
+            "postgres://u:s3cret%00@h",
+            "postgres://h/s3cret%00",
             "mysql://h",
         ] {
             let Misuse::Url { reason } = Address::parse(url).expect_err(url) else { panic!("{url}") };
