@@ -68,6 +68,10 @@ impl Faults {
                 .lasting(format_args!("cannot log in: {reason}"))
                 .caused_by(FaultCause::Authentication);
         }
+        if error.source().is_some_and(|source| source.to_string() == NO_TLS) {
+            let reason = format_args!("{NO_TLS}: turn on ssl there, or leave sslmode out of the store URL");
+            return self.lasting(reason).caused_by(FaultCause::Tls);
+        }
         let reason = error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
         self.passing(format_args!("the connection broke: {reason}")).caused_by(FaultCause::Connection)
     }
@@ -165,6 +169,9 @@ impl Faults {
         .caused_by(FaultCause::NotServing)
     }
 }
+
+/// The client library's error if the server refuses TLS.
+const NO_TLS: &str = "server does not support TLS";
 
 /// Returns true if the client itself could not log in, because it has no password or does not
 /// support the server's authentication method.

@@ -93,6 +93,16 @@ async fn a_unix_socket_is_named_by_its_directory() {
     is_refused(&nowhere, &["cannot reach the server"]).await;
 }
 
+/// Regression: it counted as a connection that broke, so a command without `--wait` waited for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_tls_is_refused_at_once_and_the_error_says_what_to_do() {
+    let server = server(&[]).await;
+    let url = format!("{}?sslmode=require", server.url());
+    let Err(error) = Locks::connect(&url).await else { panic!("connected") };
+    let said = error.to_string();
+    assert!(said.contains("turn on ssl") && !said.contains("no answer"), "{said}");
+}
+
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     pem: PathBuf,
