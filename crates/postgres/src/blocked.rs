@@ -2,8 +2,9 @@
 //! of the lock and is still open.
 //!
 //! All requests of a process share one connection, so a request that waits for such a row delays all
-//! others. So the process waits once. For a while after that, it asks for that claim by a
-//! transaction, which need not wait for a check; or, if that was blocked too, only looks.
+//! others. So the process waits once. For a while after that, it asks for and releases that claim by a
+//! transaction, which need not wait for a check, and hardly waits; or, if that was blocked too, only
+//! looks at first.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -16,22 +17,28 @@ pub(crate) struct Blocked(Mutex<Vec<BlockedClaim>>);
 #[derive(Debug)]
 struct BlockedClaim {
     claim: Claim,
+    /// Until then, nobody waits for it for long.
     until: Instant,
-    /// The fault, if a transaction was blocked too.
-    fault: Option<Fault>,
+    /// The fault, if a transaction was blocked too, and until when it is the answer to others.
+    fault: Option<(Fault, Instant)>,
 }
 
+/// A claim is remembered for as many rests.
+const KEPT_FOR: u32 = 10;
+
 impl Blocked {
-    /// Returns true if a quick statement would be blocked.
-    pub(crate) fn contains(&self, claim: &Claim, now: Instant) -> bool {
-        self.find(claim, now, |_| ()).is_some()
+    /// Returns true if this request would probably be blocked.
+    pub(crate) fn contains(&self, request: &Request, now: Instant) -> bool {
+        let (Request::Grant { attempt, .. } | Request::Release(attempt)) = request else { return false };
+        self.find(&attempt.claim, now, |_| ()).is_some()
     }
 
     /// The fault for a request that would be blocked. Only grants are refused: a holder must be able
     /// to renew and release.
     pub(crate) fn refuses(&self, request: &Request, now: Instant) -> Option<Fault> {
         let Request::Grant { attempt, .. } = request else { return None };
-        self.find(&attempt.claim, now, |blocked| blocked.fault.clone()).flatten()
+        let (fault, until) = self.find(&attempt.claim, now, |blocked| blocked.fault.clone())??;
+        (now < until).then_some(fault)
     }
 
     /// Notes that a request has waited in vain.
@@ -39,8 +46,8 @@ impl Blocked {
         let Request::Grant { attempt, .. } = request else { return };
         let mut all = locked(&self.0);
         all.retain(|blocked| now < blocked.until && blocked.claim != attempt.claim);
-        let (claim, until, fault) = (attempt.claim.clone(), now + rest, fault.cloned());
-        all.push(BlockedClaim { claim, until, fault });
+        let fault = fault.map(|fault| (fault.clone(), now + rest));
+        all.push(BlockedClaim { claim: attempt.claim.clone(), until: now + rest * KEPT_FOR, fault });
     }
 
     fn find<T>(&self, claim: &Claim, now: Instant, read: impl FnOnce(&BlockedClaim) -> T) -> Option<T> {

@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Claim, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, Mode, Owner, Push,
-    QueuePosition, Request, Served, Stamp, Wait, Want,
+    Answer, Attempt, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, Mode, Owner, Push, QueuePosition,
+    Request, Served, Stamp, Wait, Want,
 };
 use tokio_postgres::{Client, Row};
 
@@ -66,6 +66,11 @@ pub(crate) struct Answered {
 impl<'a> Quick<'a> {
     /// Chooses requests for one key each, which no other request of the batch concerns.
     pub(crate) fn among(requests: &[&'a Request]) -> Self {
+        Self::among_all_but(requests, |_| false)
+    }
+
+    /// The same without some requests.
+    pub(crate) fn among_all_but(requests: &[&'a Request], is_left_out: impl Fn(&Request) -> bool) -> Self {
         let (mut seen, mut twice) = (BTreeSet::new(), BTreeSet::new());
         for key in requests.iter().flat_map(|request| request.keys()) {
             if !seen.insert(key) {
@@ -85,7 +90,8 @@ impl<'a> Quick<'a> {
                 Request::Release(attempt) => (&mut quick.releases, attempt, None),
                 _ => continue,
             };
-            if let Some(key) = exclusive_key(attempt).filter(|key| !twice.contains(key)) {
+            let key = exclusive_key(attempt).filter(|key| !twice.contains(key));
+            if let Some(key) = key.filter(|_| !is_left_out(request)) {
                 chosen.push(Chosen { key, nth, attempt, wait });
             }
         }
@@ -93,11 +99,6 @@ impl<'a> Quick<'a> {
             chosen.sort_unstable_by_key(|request| request.key);
         }
         quick
-    }
-
-    /// Leaves out grants of these claims.
-    pub(crate) fn leave_out(&mut self, is_left_out: impl Fn(&Claim) -> bool) {
-        self.grants.retain(|request| !is_left_out(&request.attempt.claim));
     }
 
     /// The requesters of grants.
@@ -235,7 +236,7 @@ fn exclusive_key(attempt: &Attempt) -> Option<&Key> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{PushEvent, Ttl};
+    use leasehold_core::{Claim, PushEvent, Ttl};
     use servers::Postgres;
     use tokio_postgres::NoTls;
 

@@ -59,6 +59,9 @@ statements! {
     // transaction can wait for another one's uncommitted row only if both write it.
     lock: "INSERT INTO {s}.lease AS l (key) SELECT k FROM unnest($1::bytea[]) AS k ORDER BY k \
          ON CONFLICT (key) DO UPDATE SET awaited = l.awaited WHERE false",
+    // A lock of the whole table makes this wait.
+    locked: "WITH free AS (SELECT key FROM {s}.lease WHERE key = ANY ($1::bytea[]) FOR NO KEY UPDATE SKIP LOCKED) \
+         SELECT key FROM {s}.lease WHERE key = ANY ($1::bytea[]) AND key NOT IN (SELECT key FROM free)",
     leases: "SELECT c.now, l.key, l.holder, l.label, l.ends, l.awaited, l.marker, l.fence, l.fence_ends, l.waiters, \
          l.handed, l.handed_on, l.queue_ends \
          FROM (SELECT {now} AS now) AS c LEFT JOIN {s}.lease AS l ON l.key = ANY ($1::bytea[])",

@@ -26,7 +26,7 @@ pub(crate) use self::save::{Changes, save};
 pub(crate) use self::wait_queue::ticket;
 
 /// The stored records of some keys, and when they were read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Loaded {
     pub(crate) records: Records,
     /// The server's clock, when the rows were locked.

@@ -125,28 +125,55 @@ impl Scope {
         served
     }
 
-    /// The answer to a grant whose rows are locked, by what can be seen nevertheless: another
-    /// holder's lease excludes it. `None` if none does, or for another request.
+    /// The answers to grants whose rows are locked, by what can be seen nevertheless: another holder's
+    /// lease excludes one. `None` if none does, or for another request.
     ///
-    /// The requester does not wait in a queue by this.
+    /// The requesters do not wait in a queue by this.
     pub(crate) async fn look(
         &self,
         client: &Client,
-        request: &Request,
-    ) -> Result<Option<(Served, Stamp)>, TransactionError> {
-        let Request::Grant { attempt, .. } = request else { return Ok(None) };
+        requests: &[&Request],
+    ) -> Result<Vec<Option<(Served, Stamp)>>, TransactionError> {
+        if !requests.iter().any(|request| matches!(request, Request::Grant { .. })) {
+            return Ok(vec![None; requests.len()]);
+        }
+        // Who is first in a queue matters to none of them.
+        let loaded = self.loaded(client, &self.begin_to_look, &Batch::of(requests), 1).await?;
+        Ok(requests.iter().map(|request| self.seen(&loaded, request)).collect())
+    }
+
+    fn seen(&self, loaded: &Loaded, request: &Request) -> Option<(Served, Stamp)> {
+        let Request::Grant { attempt, .. } = request else { return None };
         let mut looks: Vec<_> = attempt.claim.keys().cloned().map(Request::Inspect).collect();
         looks.push(Request::Grant { attempt: attempt.clone(), wait: None, not_after: None });
-        let looks: Vec<_> = looks.iter().collect();
-        let Done { mut served, now, .. } =
-            self.read(client, &self.begin_to_look, &Batch::of(&looks), &looks).await?;
-        let Some(Answer::Grant(answer)) = served.pop().map(|served| served.answer) else { return Ok(None) };
-        let GrantAnswer::Busy { held_by, .. } = &answer else { return Ok(None) };
+        let (mut served, _) = self.apply(&mut loaded.clone(), &looks.iter().collect::<Vec<_>>());
+        let answer = served.pop()?.answer;
+        let Answer::Grant(GrantAnswer::Busy { held_by, .. }) = &answer else { return None };
         // Not a waiter to which a free key would be handed.
         let is_stored = served.iter().any(
             |served| matches!(&served.answer, Answer::Inspect(state) if state.holders.contains(held_by)),
         );
-        Ok(is_stored.then(|| (Served::quietly(Answer::Grant(answer)), now)))
+        is_stored.then(|| (Served::quietly(answer), loaded.now))
+    }
+
+    /// Those of the keys of these requests whose rows another transaction has locked at this moment.
+    pub(crate) async fn locked(
+        &self,
+        client: &Client,
+        requests: &[&Request],
+    ) -> Result<BTreeSet<Key>, TransactionError> {
+        let keys: Vec<_> = requests.iter().flat_map(|request| request.keys()).map(Key::as_bytes).collect();
+        let asked = [(&keys as _, Type::BYTEA_ARRAY)];
+        let (begun, rows, ended) = tokio::join!(
+            biased;
+            client.batch_execute(&self.begin_alone),
+            client.query_typed(&self.sql.locked, &asked),
+            client.batch_execute("ROLLBACK"),
+        );
+        begun?;
+        let rows = rows?;
+        ended?;
+        rows.iter().map(|row| Columns(row).key(0)).collect()
     }
 
     /// Removes ended records. A crash may bring them back, which changes no answer.
@@ -215,13 +242,21 @@ impl Scope {
         batch: &Batch,
         requests: &[&Request],
     ) -> Result<Done, TransactionError> {
-        let selection = Selection {
-            keys: &batch.keys,
-            requesters: &[],
-            first: i64::MAX,
-            marks: batch.marks,
-            subscriptions: false,
-        };
+        let mut loaded = self.loaded(client, begin, batch, i64::MAX).await?;
+        let (served, _) = self.apply(&mut loaded, requests);
+        Ok(Done { served, now: loaded.now, added: 0 })
+    }
+
+    /// The records of a batch, with this many first waiters of each queue.
+    async fn loaded(
+        &self,
+        client: &Client,
+        begin: &str,
+        batch: &Batch,
+        first: i64,
+    ) -> Result<Loaded, TransactionError> {
+        let selection =
+            Selection { keys: &batch.keys, requesters: &[], first, marks: batch.marks, subscriptions: false };
         let (begun, loaded, ended) = tokio::join!(
             biased;
             client.batch_execute(begin),
@@ -229,10 +264,9 @@ impl Scope {
             client.batch_execute("COMMIT"),
         );
         begun?;
-        let mut loaded = loaded?;
+        let loaded = loaded?;
         ended?;
-        let (served, _) = self.apply(&mut loaded, requests);
-        Ok(Done { served, now: loaded.now, added: 0 })
+        Ok(loaded)
     }
 
     async fn write(

@@ -4,13 +4,13 @@
 //! Concurrent requests of several tasks are served in one transaction, which costs one flush of the
 //! server's disk.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, BoxFuture, Fault, GrantAnswer, HoldAnswer, InDoubtGrants, Instant, Notice, NoticeBus, Proof,
+    Answer, BoxFuture, Fault, GrantAnswer, HoldAnswer, InDoubtGrants, Instant, Key, Notice, NoticeBus, Proof,
     Push, PushEvent, Reading, Request, Runtime, Served, ServerClock, Stamp, WaiterRegistry, locked,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -313,10 +313,10 @@ impl Inner {
             );
         }
         let is_up = !error.as_ref().is_some_and(TransactionError::is_lost);
-        for (asked, fault) in blocked {
-            let [request] = &asked.requests[..] else { continue };
-            let looked = if is_up { self.looked(client, request, fault).await } else { Err(fault) };
-            asked.answer(vec![looked.map(|(served, _)| served.answer)]);
+        let requests: Vec<_> = blocked.iter().flat_map(|(asked, _)| &asked.requests).collect();
+        let looked = if is_up { self.looked(client, &requests).await } else { vec![None; requests.len()] };
+        for ((asked, fault), looked) in blocked.into_iter().zip(looked) {
+            asked.answer(vec![looked.map(|(served, _)| served.answer).ok_or(fault)]);
         }
         let left = rest.iter().flat_map(|(numbers, asked)| numbers.clone().zip(&asked.requests));
         let left = left.filter(|(nth, _)| !served.contains_key(nth));
@@ -351,8 +351,7 @@ impl Inner {
     /// Serves what can be served without a transaction of several statements.
     async fn quickly(&self, session: &Session, requests: &[&Request]) -> Answered {
         let sent = self.runtime.now();
-        let mut quick = Quick::among(requests);
-        quick.leave_out(|claim| self.blocked.contains(claim, sent));
+        let quick = Quick::among_all_but(requests, |request| self.blocked.contains(request, sent));
         let own = self.push_monitor.own();
         let Some(reading) = session.clock.reading() else { return Answered::default() };
         let not_after = reading.latest(sent) + self.address.call_limit;
@@ -387,14 +386,15 @@ impl Inner {
         if requests.is_empty() {
             return slow;
         }
+        let now = self.runtime.now();
         let have_waited = quick.as_ref().is_some_and(is_blocked);
         if have_waited {
-            let now = self.runtime.now();
             requests
                 .iter()
                 .for_each(|request| self.blocked.note(request, now, self.address.call_limit, None));
         }
-        let row_wait = if have_waited { RowWait::Short } else { RowWait::Long };
+        let is_known = || requests.iter().any(|request| self.blocked.contains(request, now));
+        let row_wait = if have_waited || is_known() { RowWait::Short } else { RowWait::Long };
         let mut error = match quick.filter(TransactionError::is_lost) {
             Some(error) => error,
             None => match self.tried(session, requests, row_wait).await {
@@ -406,11 +406,17 @@ impl Inner {
             },
         };
         let row_wait = if is_blocked(&error) { RowWait::Shortest } else { RowWait::Long };
-        let only_read = requests.iter().all(|request| request.is_read());
+        let locked = self.locked(session.client(), requests, &error).await;
+        let is_locked = |request: &Request| request.keys().any(|key| locked.contains(key));
+        let blocked: Vec<_> = requests.iter().copied().filter(|request| is_locked(request)).collect();
+        let mut refused = self.refused(session.client(), &blocked, &error).await.into_iter();
         for request in requests {
+            if is_locked(request) {
+                slow.outcomes.extend(refused.next());
+                continue;
+            }
             // On a lost connection, it could become part of the transaction that was not answered.
-            // What blocks one read, a lock of a whole table, blocks all.
-            if requests.len() > 1 && !error.is_lost() && !(only_read && is_blocked(&error)) {
+            if requests.len() > 1 && !error.is_lost() {
                 match self.tried(session, &[request], row_wait).await {
                     Ok(done) => {
                         slow.add(done);
@@ -419,7 +425,7 @@ impl Inner {
                     Err(failed) => error = failed,
                 }
             }
-            slow.outcomes.push(self.refused(session.client(), request, &error).await);
+            slow.outcomes.extend(self.refused(session.client(), &[request], &error).await);
         }
         slow.is_lost = error.is_lost();
         slow
@@ -446,21 +452,51 @@ impl Inner {
         (rest, blocked)
     }
 
-    /// The outcome of a failed request.
-    async fn refused(&self, client: &Client, request: &Request, error: &TransactionError) -> Outcome {
-        let fault = self.faults.of(error);
-        if !is_blocked(error) {
-            return Err(fault);
+    /// The keys whose rows are locked, if that is why these requests failed. Each of them alone would
+    /// wait for its rows, one after the other.
+    async fn locked(
+        &self,
+        client: &Client,
+        requests: &[&Request],
+        error: &TransactionError,
+    ) -> BTreeSet<Key> {
+        if requests.len() < 2 || !is_blocked(error) {
+            return BTreeSet::new();
         }
-        self.blocked.note(request, self.runtime.now(), self.address.call_limit, Some(&fault));
-        self.looked(client, request, fault).await
+        let all = || requests.iter().flat_map(|request| request.keys()).cloned().collect();
+        // What blocks one read, a lock of a whole table, blocks all.
+        if requests.iter().all(|request| request.is_read()) {
+            return all();
+        }
+        match self.within(self.address.call_limit, self.scope.locked(client, requests)).await {
+            Ok(locked) => locked,
+            Err(error) if is_blocked(&error) => all(),
+            Err(_) => BTreeSet::new(),
+        }
     }
 
-    /// The outcome of a request whose rows are locked: a refusal if another holder excludes it, or
-    /// else this fault.
-    async fn looked(&self, client: &Client, request: &Request, fault: Fault) -> Outcome {
-        let looked = self.within(self.address.call_limit, self.scope.look(client, request)).await;
-        looked.ok().flatten().ok_or(fault)
+    /// The outcomes of requests that failed for the same reason.
+    async fn refused(
+        &self,
+        client: &Client,
+        requests: &[&Request],
+        error: &TransactionError,
+    ) -> Vec<Outcome> {
+        let fault = self.faults.of(error);
+        if !is_blocked(error) {
+            return vec![Err(fault); requests.len()];
+        }
+        for request in requests {
+            self.blocked.note(request, self.runtime.now(), self.address.call_limit, Some(&fault));
+        }
+        let looked = self.looked(client, requests).await.into_iter();
+        looked.map(|looked| looked.ok_or_else(|| fault.clone())).collect()
+    }
+
+    /// What can be seen of requests whose rows are locked: a refusal if another holder excludes one.
+    async fn looked(&self, client: &Client, requests: &[&Request]) -> Vec<Option<(Served, Stamp)>> {
+        let looked = self.within(self.address.call_limit, self.scope.look(client, requests)).await;
+        looked.unwrap_or_else(|_| vec![None; requests.len()])
     }
 
     /// Serves requests in one transaction, and again if the server aborted it because of another

@@ -149,6 +149,41 @@ async fn many_rows_that_another_transaction_has_locked_cost_no_other_lock() {
     others.rollback().await.unwrap();
 }
 
+/// Regression: each of the requests of a batch whose rows were locked waited for its row, and then
+/// looked at its key, one after the other, and so did the releases of requests that had been given up.
+/// With sixty such keys, no renewal was answered in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn sixty_locked_rows_cost_no_lock_with_a_ttl_of_three_seconds() {
+    let (server, mut db) = served().await;
+    let builder = Locks::builder().ttl(3 * SECOND).outage_limit(2 * SECOND);
+    let locks = builder.connect(&server.url()).await.unwrap();
+    let keys: Vec<_> = (0..60).map(|nth| format!("k:{nth}")).collect();
+    locks.mutex_all(&keys).lock().await.unwrap().release().await.unwrap();
+    let kept = take(&locks, "kept").await;
+    let others = db.transaction().await.unwrap();
+    others.batch_execute("SELECT FROM leasehold.lease WHERE key <> 'kept' FOR UPDATE").await.unwrap();
+    let asking = keys.into_iter().map(|key| {
+        let locks = locks.clone();
+        tokio::spawn(async move {
+            loop {
+                let _ = locks.mutex(&key).try_lock().await;
+            }
+        })
+    });
+    let asking: Vec<_> = asking.collect();
+    let renewals = async {
+        for _ in 0..10 {
+            kept.held().renewed().await;
+        }
+    };
+    tokio::select! {
+        loss = kept.lost() => panic!("{loss}"),
+        () = renewals => {}
+    }
+    asking.iter().for_each(tokio::task::JoinHandle::abort);
+    others.rollback().await.unwrap();
+}
+
 /// Regression: a list of marks waited for a table that somebody had locked for as long as a
 /// connection may be silent, ten seconds. All requests share the connection, so no lease was renewed
 /// meanwhile, and the process lost its locks.
