@@ -10,6 +10,7 @@ use leasehold_core::{Escaped, Fault, FaultCause};
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::transaction_error::TransactionError;
+use crate::version::OLDER;
 
 /// Creates the faults of one store.
 #[derive(Clone, Debug)]
@@ -112,7 +113,7 @@ impl Faults {
                     self.init
                 )),
             SqlState::UNDEFINED_COLUMN => self.lasting(format_args!(
-                "Leasehold's tables are of an older version ({message}): upgrade them with `{}`",
+                "Leasehold's tables are of another version ({message}): {OLDER}, with `{}`",
                 self.init
             )),
             SqlState::INSUFFICIENT_PRIVILEGE => self

@@ -28,12 +28,10 @@ pub enum InitOutcome {
     Created,
     /// They existed already.
     Existed,
-    /// They were of an older version, and were upgraded. Their locks and fences remain.
-    Upgraded,
 }
 
-/// Creates the tables of the store at a URL, or upgrades those of an older version. The user must be
-/// allowed to create a schema in the database, or own the tables.
+/// Creates the tables of the store at a URL. The user must be allowed to create a schema in the
+/// database.
 ///
 /// # Errors
 ///
@@ -67,17 +65,12 @@ pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<InitOutcome, 
             "the database has encoding {encoding}, which cannot keep every label: use a database with encoding UTF8"
         )));
     }
-    let mut outcome = if is_there { InitOutcome::Existed } else { InitOutcome::Created };
     if !is_there {
         client.batch_execute(&sql.schema).await.map_err(of)?;
     }
-    let mut row = client.query_typed_one(&sql.version, &[]).await.map_err(of)?;
-    if version::of_tables(&row).map_err(read)? == Some(1) {
-        client.batch_execute(&sql.upgrade).await.map_err(of)?;
-        outcome = InitOutcome::Upgraded;
-        row = client.query_typed_one(&sql.version, &[]).await.map_err(of)?;
-    }
+    // A later version upgrades older tables here, in the same transaction.
+    let row = client.query_typed_one(&sql.version, &[]).await.map_err(of)?;
     version::identity(&row, &faults)?;
     client.batch_execute("COMMIT").await.map_err(of)?;
-    Ok(outcome)
+    Ok(if is_there { InitOutcome::Existed } else { InitOutcome::Created })
 }

@@ -131,8 +131,6 @@ statements! {
     baseline_release: "DELETE FROM {s}.lease WHERE key = $1 AND holder = $2",
     clock: "SELECT {now}",
     schema: concat!(include_str!("schema.sql"), "\n", include_str!("check.sql"), "\n", include_str!("quick.sql")),
-    // Makes tables of version 1 those of this version.
-    upgrade: concat!(include_str!("upgrade.sql"), "\n", include_str!("check.sql"), "\n", include_str!("quick.sql")),
 }
 
 /// The columns of a waiter, in the order of the table.

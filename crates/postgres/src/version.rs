@@ -13,15 +13,14 @@ use crate::transaction_error::TransactionError;
 /// programs working, because no statement names a column that it does not need.
 pub(crate) const VERSION: i64 = 2;
 
-/// The version of the tables, if they say it.
-pub(crate) fn of_tables(row: &Row) -> Result<Option<i64>, TransactionError> {
-    Columns(row).get(0)
-}
+/// The remedy for tables of an older version, none of which was released.
+pub(crate) const OLDER: &str = "while no program uses them, drop their schema and make them again";
 
 /// Returns the identity of the tables, or why this program must not use them.
 pub(crate) fn identity(row: &Row, faults: &Faults) -> Result<Arc<str>, Fault> {
     let read = || -> Result<_, TransactionError> {
-        Ok((of_tables(row)?, Columns(row).get::<Option<i64>>(1)?, Columns(row).get::<Option<&str>>(2)?))
+        let row = Columns(row);
+        Ok((row.get::<Option<i64>>(0)?, row.get::<Option<i64>>(1)?, row.get::<Option<&str>>(2)?))
     };
     let (version, readable_by, identity) = read().map_err(|error| faults.of(&error))?;
     let (Some(version), Some(readable_by), Some(identity)) = (version, readable_by, identity) else {
@@ -30,7 +29,7 @@ pub(crate) fn identity(row: &Row, faults: &Faults) -> Result<Arc<str>, Fault> {
     };
     if version < VERSION {
         return Err(faults.lasting(format_args!(
-            "Leasehold's tables are of version {version}, and this program needs {VERSION}: upgrade them with `{}`",
+            "Leasehold's tables are of version {version}, and this program needs {VERSION}: {OLDER}, with `{}`",
             faults.init
         )));
     }

@@ -7,7 +7,7 @@ use leasehold_core::{Finding, Severity, StoreRole};
 
 use super::facts::{Facts, PRIVILEGES};
 use crate::sql::quoted;
-use crate::version::VERSION;
+use crate::version::{OLDER, VERSION};
 
 /// The tables other than `meta`.
 const TABLES: [&str; 6] = ["lease", "share", "waiter", "unresponsive", "mark", "broken"];
@@ -79,7 +79,7 @@ fn version(at: &Arc<str>, init: &str, facts: &Facts) -> Finding {
         }
         Some((version, _)) if version < VERSION => {
             unsafe_(format!("the tables are of version {version}, and this program needs {VERSION}"))
-                .in_shell(init)
+                .advice(format_args!("{OLDER}, with `{init}`"))
         }
         Some((version, readable_by)) if readable_by > VERSION => unsafe_(format!(
             "the tables are of version {version}, which takes a program of version {readable_by}"
@@ -160,7 +160,11 @@ mod tests {
             let finding = judged(&Facts { version: Some((version, readable_by)), ..complete() });
             finding.into_iter().next().map(|finding| finding.remedy)
         };
-        assert_eq!(of(VERSION - 1, 0), Some(Remedy::InShell("leasehold init".into())));
+        let older = of(VERSION - 1, 0);
+        assert!(
+            matches!(&older, Some(Remedy::Advice(advice)) if advice.contains("leasehold init")),
+            "{older:?}"
+        );
         assert!(matches!(of(VERSION + 5, VERSION + 1), Some(Remedy::Advice(_))));
         assert_eq!(of(VERSION + 5, VERSION), None);
         let unread = judged(&Facts { version: None, ..complete() });

@@ -47,29 +47,17 @@ async fn tables_that_need_a_later_version_are_refused_before_anything_is_asked_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_version_1_are_upgraded_with_their_locks_and_fences() {
+async fn tables_that_are_too_old_are_refused_and_the_remedy_works() {
     let (server, db) = served().await;
     let url = server.url();
-    let before = process(&url, 5 * SECOND).await;
-    let kept = take(&before, "kept").await;
-    let older = "ALTER TABLE leasehold.unresponsive RENAME TO struck; \
-        ALTER TABLE leasehold.struck RENAME CONSTRAINT unresponsive_pkey TO struck_pkey; \
-        ALTER TABLE leasehold.lease RENAME COLUMN queue_ends TO line_ends; \
-        UPDATE leasehold.meta SET value = '1' WHERE name IN ('version', 'readable_by')";
+    let older = "UPDATE leasehold.meta SET value = '1' WHERE name IN ('version', 'readable_by')";
     db.batch_execute(older).await.unwrap();
-    let refused = leasehold::Locks::connect(&url).await.unwrap_err().to_string();
-    assert!(refused.contains("version 1") && refused.contains("leasehold init"), "{refused}");
-
-    assert_eq!(init(&url).await.unwrap(), InitOutcome::Upgraded);
-    assert_eq!(init(&url).await.unwrap(), InitOutcome::Existed);
-    let after = process(&url, 5 * SECOND).await;
-    assert!(after.mutex("kept").try_lock().await.unwrap().is_none());
-    let fence = kept.fence();
-    kept.release().await.unwrap();
-    assert!(take(&after, "kept").await.fence() > fence);
-    let crowd = Crowd::start(&[after.clone(), process(&url, 5 * SECOND).await], "k");
-    crowd.goes_on(40).await;
-    crowd.end().await;
-    let readers = after.rw_lock("r").read().await.unwrap();
-    readers.release().await.unwrap();
+    let connected = leasehold::Locks::connect(&url).await.map(drop);
+    for refused in [connected.unwrap_err().to_string(), init(&url).await.unwrap_err().to_string()] {
+        assert!(refused.contains("version 1") && refused.contains("drop their schema"), "{refused}");
+        assert!(refused.contains("leasehold init"), "{refused}");
+    }
+    db.batch_execute("DROP SCHEMA leasehold CASCADE").await.unwrap();
+    assert_eq!(init(&url).await.unwrap(), InitOutcome::Created);
+    take(&process(&url, 5 * SECOND).await, "k").await.release().await.unwrap();
 }
