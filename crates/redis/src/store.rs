@@ -69,7 +69,7 @@ impl RedisStore {
     /// | `replicas=N` | 0 | how many replicas must have a grant or a renewal (`WAIT`) for it to count |
     /// | `fsync=yes` | no | whether it must be on disk too, here and there (`WAITAOF`) |
     /// | `channels=PREFIX` | | the prefix of the keys, where an ACL keeps tenants of the server apart; see below |
-    /// | `replicas-limit=250ms` | 250 ms, half of the call limit at most | how long these may take |
+    /// | `replicas-limit=250ms` | 250 ms, half of the call limit at most | how long these may take; other calls wait meanwhile, so choose less than a quarter of the shortest TTL |
     ///
     /// With `channels=app:` the channels on which this process is notified begin with
     /// `leasehold:app:`, and a user needs `&leasehold:app:*` instead of `&leasehold:*`. Then the
