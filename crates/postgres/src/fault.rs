@@ -10,7 +10,6 @@ use leasehold_core::{Escaped, Fault, FaultCause};
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::transaction_error::TransactionError;
-use crate::version::OLDER;
 
 /// Creates the faults of one store.
 #[derive(Clone, Debug)]
@@ -113,8 +112,8 @@ impl Faults {
                     self.init
                 )),
             SqlState::UNDEFINED_COLUMN => self.lasting(format_args!(
-                "Leasehold's tables are of another version ({message}): {OLDER}, with `{}`",
-                self.init
+                "the tables in that schema are of another version, or not Leasehold's ({message}): name another schema in the URL, or use \
+                 a program of that version"
             )),
             SqlState::INSUFFICIENT_PRIVILEGE => self
                 .lasting(format_args!(

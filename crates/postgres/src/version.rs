@@ -14,7 +14,7 @@ use crate::transaction_error::TransactionError;
 pub(crate) const VERSION: i64 = 2;
 
 /// The remedy for tables of an older version, none of which was released.
-pub(crate) const OLDER: &str = "while no program uses them, drop their schema and make them again";
+pub(crate) const OLDER: &str = "name another schema in the store URL, or drop this one if nothing else is in it and no program uses it; then make them";
 
 /// Returns the identity of the tables, or why this program must not use them.
 pub(crate) fn identity(row: &Row, faults: &Faults) -> Result<Arc<str>, Fault> {
@@ -29,7 +29,7 @@ pub(crate) fn identity(row: &Row, faults: &Faults) -> Result<Arc<str>, Fault> {
     };
     if version < VERSION {
         return Err(faults.lasting(format_args!(
-            "Leasehold's tables are of version {version}, and this program needs {VERSION}: {OLDER}, with `{}`",
+            "Leasehold's tables are of version {version}, and this program needs {VERSION}: {OLDER} with `{}`",
             faults.init
         )));
     }

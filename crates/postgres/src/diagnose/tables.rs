@@ -79,7 +79,7 @@ fn version(at: &Arc<str>, init: &str, facts: &Facts) -> Finding {
         }
         Some((version, _)) if version < VERSION => {
             unsafe_(format!("the tables are of version {version}, and this program needs {VERSION}"))
-                .advice(format_args!("{OLDER}, with `{init}`"))
+                .advice(format_args!("{OLDER} with `{init}`"))
         }
         Some((version, readable_by)) if readable_by > VERSION => unsafe_(format!(
             "the tables are of version {version}, which takes a program of version {readable_by}"

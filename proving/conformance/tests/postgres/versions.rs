@@ -54,7 +54,7 @@ async fn tables_that_are_too_old_are_refused_and_the_remedy_works() {
     db.batch_execute(older).await.unwrap();
     let connected = leasehold::Locks::connect(&url).await.map(drop);
     for refused in [connected.unwrap_err().to_string(), init(&url).await.unwrap_err().to_string()] {
-        assert!(refused.contains("version 1") && refused.contains("drop their schema"), "{refused}");
+        assert!(refused.contains("version 1") && refused.contains("drop this one"), "{refused}");
         assert!(refused.contains("leasehold init"), "{refused}");
     }
     db.batch_execute("DROP SCHEMA leasehold CASCADE").await.unwrap();
