@@ -204,6 +204,10 @@ impl Faults {
             _ if said.has("wrong number of arguments for 'auth'") => {
                 self.lasting("the server is too old to have users: leave the user out of the URL")
             }
+            _ if said.lacks_a_command() && said.has("WAITAOF") => self.lasting(format_args!(
+                "the server has no WAITAOF, which fsync=yes needs: use Redis 7.2 or later there, or Valkey, or leave fsync out of \
+                 the URL ({said})"
+            )),
             _ if said.lacks_a_command() => self.lasting(format_args!(
                 "the server lacks a command that the store needs: undo what renames it there, or name the server itself and no \
                  proxy; for a sentinel, write redis+sentinel:// and the master's name ({said})"

@@ -190,9 +190,14 @@ async fn a_lease_may_have_to_be_on_disk() {
         let answer = grant(&store(&format!("{}?fsync=yes", no_file.url())), &attempt(&["k"])).await;
         lasting(answer, &["appendonly"]);
     }
+}
+
+/// Regression: the advice was to undo a renaming of commands, or to name sentinels.
+#[tokio::test]
+async fn a_server_that_is_too_old_to_say_what_is_on_disk_is_named_as_such() {
     let old = Server::start(Flavor::Redis70);
     let answer = grant(&store(&format!("{}?fsync=yes", old.url())), &attempt(&["k"])).await;
-    lasting(answer, &["WAITAOF"]);
+    lasting(answer, &["WAITAOF", "fsync=yes needs", "Redis 7.2"]);
 }
 
 /// Regression: the caller of a refused request gives nothing up, so the grant, which the server had
