@@ -36,7 +36,11 @@ impl Client {
         route: &mut Route,
     ) -> Result<HoldAnswer, Fault> {
         let call = mark_call(attempt, mark, keep, self.asked_alone());
-        self.ask(route, &call, |value| mark_in(value, attempt)).await
+        let answer = self.ask(route, &call, |value| mark_in(value, attempt)).await?;
+        if let (HoldAnswer::Done, Some(confirmation)) = (&answer, self.confirmation) {
+            self.confirm(confirmation, route, self.runtime.now()).await?;
+        }
+        Ok(answer)
     }
 
     pub(crate) async fn marked(&self, key: &Key, route: &mut Route) -> Result<Marked, Fault> {

@@ -4,7 +4,8 @@ use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Attempt, Claim, Fault, GrantAnswer, HoldAnswer, Holder, Store, Successor, TransferStore as _,
+    Attempt, Claim, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Mark, MarkStore as _, Stamp, Store,
+    Successor, TransferStore as _,
 };
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
@@ -134,6 +135,26 @@ async fn a_transfer_counts_only_when_the_replica_has_it() {
         passing(store.transfer(&again, &successor).await, &words);
         replica.cont();
         assert_eq!(patient.transfer(&again, &successor).await, Ok(HoldAnswer::Done), "{flavor}");
+    }
+}
+
+/// Regression: a mark counted although no replica had it, so the job was done again after a failover
+/// that lost no lease.
+#[tokio::test]
+async fn a_mark_counts_only_when_the_replica_has_it() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let (master, replica) = pair(flavor).await;
+        let [patient, store] = ["5s", "300ms"]
+            .map(|limit| confirmed(&master, &format!("&call-limit=10s&replicas-limit={limit}")));
+        let ours = attempt(&["k"]);
+        granted(grant(&patient, &ours).await);
+        let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
+        let keep = Duration::from_secs(60);
+        replica.stop();
+        passing(store.mark(&ours, &mark, keep).await, &["0 of 1 replicas", "does not count"]);
+        replica.cont();
+        assert_eq!(patient.mark(&ours, &mark, keep).await, Ok(HoldAnswer::Done), "{flavor}");
+        assert_eq!(replica.keys("leasehold:m*").len(), 1, "{flavor}: answered, and so it is there");
     }
 }
 
