@@ -163,6 +163,14 @@ impl Faults {
         })
     }
 
+    /// The server refused to read what a scan found. Of other keys, the user may be allowed to.
+    pub(crate) fn of_scanned(&self, error: &ServerError) -> Fault {
+        let mut fault = self.of_refusal(error);
+        let words = ["may not use a key: ", "may not use a key: name a prefix whose keys it may use, or "];
+        fault.reason = fault.reason.replacen(words[0], words[1], 1).into();
+        fault
+    }
+
     fn refused(&self, said: &ServerMessage) -> Fault {
         let user = self.user.as_deref();
         let user =

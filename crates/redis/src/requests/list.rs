@@ -116,7 +116,7 @@ impl Client {
                 Err(error) if error.code() == "WRONGTYPE" => {}
                 // The inspection will find out where it moved.
                 Err(error) if self.is_node() && Redirect::of(&error).is_some() => held.push(key),
-                Err(error) => return Err(self.faults.of_refusal(&error)),
+                Err(error) => return Err(self.faults.of_scanned(&error)),
             }
         }
         Ok(held)

@@ -110,7 +110,7 @@ impl Client {
                     (Ok(_), _) => {}
                     (Err(error), _) if error.code() == "WRONGTYPE" => {}
                     (Err(error), Some(gone)) if Redirect::of(&error).is_some() => gone.push(key.clone()),
-                    (Err(error), _) => return Err(self.faults.of_refusal(&error)),
+                    (Err(error), _) => return Err(self.faults.of_scanned(&error)),
                 }
             }
         }

@@ -65,7 +65,7 @@ impl Client {
         for part in keys.chunks(AT_ONCE) {
             *commands += 1;
             let heard = self.call(route, &locked_call(part)).await?;
-            let Value::Array(nths) = heard.map_err(|error| self.faults.of_refusal(&error))? else {
+            let Value::Array(nths) = heard.map_err(|error| self.faults.of_scanned(&error))? else {
                 return Err(self.faults.lasting("the answer to a scan is not one of the script's"));
             };
             found.extend(nths.iter().filter_map(|nth| part.get(nth_of(nth)?)).cloned());

@@ -1,10 +1,11 @@
 //! Scanning a server repeatedly, with few commands.
 
-use leasehold_core::{InspectStore, Key, ScanPosition};
+use leasehold_core::{InspectStore, Key, MarkStore as _, ScanPosition};
 use leasehold_redis::slot::slot_of;
-use servers::{Cluster, Flavor};
+use servers::{Cluster, Flavor, Server};
 
-use crate::world::{attempt, cluster_store, grant, granted, key, started};
+use crate::login::MINIMAL;
+use crate::world::{as_user, attempt, cluster_store, grant, granted, key, lasting, started, store};
 
 /// The keys in use that a scan finds, and the number of commands.
 pub(crate) async fn scanned(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Key>, u32) {
@@ -31,6 +32,24 @@ async fn other_programs_strings_cost_a_thousandth_of_a_command_each_and_are_not_
     let (keys, commands) = scanned(&store, b"").await;
     assert_eq!(keys, [key("held")]);
     assert!(commands <= 6, "{commands} commands");
+}
+
+/// Regression: the error only said what to allow the user, as for a lock.
+#[tokio::test]
+async fn a_user_of_a_prefix_who_lists_or_watches_all_keys_is_told_to_name_it() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let server = Server::setup(flavor).acl_user("lock", &format!("{MINIMAL} +scan")).start();
+        server.text(&["SET", "theirs", "x"]);
+        let store = store(&as_user(&server, "lock"));
+        granted(grant(&store, &attempt(&["app:held"])).await);
+        let words = ["user lock may not use a key: name a prefix whose keys it may use, or allow it both ~PREFIX*"];
+        lasting(store.list(b"").await, &words);
+        lasting(store.scan(b"", ScanPosition::default()).await, &words);
+        server.text(&["SET", "leasehold:m{x}theirs", "x"]);
+        lasting(store.list_marks(b"").await, &words);
+        assert_eq!(scanned(&store, b"app:").await.0, [key("app:held")]);
+        assert_eq!(store.list(b"app:").await.unwrap().len(), 1);
+    }
 }
 
 /// Regression: each of them counted as a command, and a watch made a pause for each. So with some
