@@ -8,6 +8,8 @@ mod locks;
 use std::fmt;
 use std::time::Duration;
 
+use leasehold_core::{Fault, FaultCause};
+
 pub use guard::{ReleaseError, RenewError};
 pub use hold::HoldError;
 pub use lock::LockError;
@@ -24,6 +26,11 @@ impl fmt::Display for Seconds {
             write!(f, "{:.1} s", self.0.as_secs_f64())
         }
     }
+}
+
+/// What a store with this fault did not do in time. One that says why it does not serve has answered.
+fn undone(fault: &Fault) -> &'static str {
+    if fault.cause == FaultCause::NotServing { "not served" } else { "no answer" }
 }
 
 /// Implements [`std::error::Error`] for an error whose source is what these variants contain; those

@@ -126,7 +126,8 @@ fn a_wait_without_a_limit_lasts_through_an_outage_and_says_so() {
 }
 
 /// Regression: only `cannot reach` was said, also of a server that answers and whose replicas do not
-/// confirm, and a wait without a limit never said more.
+/// confirm, and a wait without a limit never said more. The last line said that there was no answer, and
+/// to see that the server runs.
 #[test]
 fn a_store_that_does_not_serve_is_reported_with_the_reason() {
     let (_server, site) = Site::on_server(Flavor::Valkey91);
@@ -135,6 +136,9 @@ fn a_store_that_does_not_serve_is_reported_with_the_reason() {
     let first = done.err.lines().next().unwrap();
     assert!(first.contains("(0 of 1 replicas confirmed it"), "{done:?}");
     assert!(first.ends_with(": trying for 3s in all"), "{done:?}");
+    let last = done.err.lines().last().unwrap();
+    assert!(last.contains("k: not served within ") && last.contains("see that they run"), "{done:?}");
+    assert!(!last.contains("see that it runs"), "{done:?}");
 }
 
 #[test]

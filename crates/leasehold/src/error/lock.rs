@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{Fault, HolderInfo, Key, Misuse, NotGranted, QuorumReport};
 
-use super::Seconds;
+use super::{Seconds, undone};
 
 /// Why a request for a lock did not return a guard.
 ///
@@ -195,7 +195,7 @@ impl fmt::Display for LockError {
                 write!(f, "{key}: {length} wait for it already, held by {held_by}")
             }
             Self::Unreachable { key, store, fault, waited, attempts: _ } => match fault {
-                Some(fault) => write!(f, "{key}: no answer within {}: {fault}", Seconds(*waited)),
+                Some(fault) => write!(f, "{key}: {} within {}: {fault}", undone(fault), Seconds(*waited)),
                 None => write!(f, "{key}: no answer within {} from {store}", Seconds(*waited)),
             },
             Self::NoQuorum { key, quorum_report, waited: _, attempts: _ } => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{Fault, Key, Misuse};
 
-use super::{Seconds, source_of};
+use super::{Seconds, source_of, undone};
 
 /// Why [`Locks::inspect`](crate::Locks::inspect) returned nothing.
 ///
@@ -85,7 +85,7 @@ impl fmt::Display for ConnectError {
         match self {
             Self::Misuse(misuse) => misuse.fmt(f),
             Self::Unreachable { fault, waited } => {
-                write!(f, "no answer within {}: {fault}", Seconds(*waited))
+                write!(f, "{} within {}: {fault}", undone(fault), Seconds(*waited))
             }
             Self::Refused(fault) => fault.fmt(f),
             Self::NoThread { reason } => write!(f, "no thread for the locks: {reason}"),

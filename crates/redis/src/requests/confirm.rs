@@ -1,6 +1,8 @@
 //! Confirmation of writes by replicas.
 
-use leasehold_core::{BoxFuture, Fault, HoldAnswer, Instant, StoreFuture, Wake};
+use std::fmt;
+
+use leasehold_core::{BoxFuture, Fault, FaultCause, HoldAnswer, Instant, StoreFuture, Wake};
 use redis::{Value, cmd};
 
 use crate::address::parameters::Confirmation;
@@ -56,16 +58,23 @@ impl Client {
             return Err(self.faults.unexpected("WAIT"));
         };
         if !master {
-            return Err(self.faults.passing(format_args!(
-                "the server has not written it to its disk within {limit:?} (fsync=yes), so it does not count"
+            return Err(self.unconfirmed(format_args!(
+                "the server has not written it to its disk within {limit:?} (fsync=yes), so it does not count: see what slows \
+                 its disk"
             )));
         }
         if confirmed < i64::from(replicas) {
-            return Err(self.faults.passing(format_args!(
-                "{confirmed} of {replicas} replicas confirmed it within {limit:?} (replicas={replicas}), so it does not count"
+            return Err(self.unconfirmed(format_args!(
+                "{confirmed} of {replicas} replicas confirmed it within {limit:?} (replicas={replicas}), so it does not \
+                 count: see that they run and keep up"
             )));
         }
         Ok(())
+    }
+
+    /// The server itself has answered.
+    fn unconfirmed(&self, reason: impl fmt::Display) -> Fault {
+        self.faults.passing(reason).caused_by(FaultCause::NotServing)
     }
 
     /// Turns renewals that are not confirmed into faults.
