@@ -168,7 +168,7 @@ fn lost(request: &LockRequest, loss: &Loss) -> Failure {
         Loss::HeldTooLong { at_most } => format!(
             "{keys}: held for as long as --max-hold {at_most:?} allows: see why it takes so long, or allow more"
         ),
-        _ => format!("{keys}: lease lost: {loss}: check what was done since, and do it again"),
+        _ => format!("{keys}: lease lost: {}: check what was done since, and do it again", keys.why(loss)),
     };
     Failure::new(End::LOST, line)
 }

@@ -218,7 +218,8 @@ async fn mark(
         Err(MarkError::Lost(loss)) => Err(Failure::new(
             End::LOST,
             format!(
-                "{keys}: done, but the lease was lost before that was recorded ({loss}), {again}: check what it did"
+                "{keys}: done, but the lease was lost before that was recorded ({}), {again}: check what it did",
+                keys.why(&loss)
             ),
         )),
         Err(MarkError::Unreachable(fault)) => {

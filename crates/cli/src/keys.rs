@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStringExt as _;
 
-use leasehold::{Key, Misuse, Naming};
+use leasehold::{Key, Loss, Misuse, Naming};
 
 use crate::exit::Failure;
 use crate::json::text_of;
@@ -41,6 +41,12 @@ impl Keys {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Key> {
         self.0.iter()
+    }
+
+    /// Why their lease was lost, for a line that begins with them: does not name an only key again.
+    pub(crate) fn why(&self, loss: &Loss) -> String {
+        let why = loss.to_string();
+        why.strip_prefix(&format!("{self}: ")).map(str::to_owned).unwrap_or(why)
     }
 }
 

@@ -144,7 +144,7 @@ fn ended_for(settings: &Settings, doom: EndReason, fault: Option<Fault>) -> Fail
         EndReason::Unminded => {
             format!("the supervisor of the command was killed, and so all of the command: {REMEDY}")
         }
-        EndReason::Lost(loss) => lost(&loss.to_string()),
+        EndReason::Lost(loss) => lost(&request.keys.why(&loss)),
         EndReason::Foreseen => lost(&match fault {
             Some(fault) => format!("it could not be renewed in time: {fault}"),
             None => format!("it could not be renewed in time at {}", request.place.store),
