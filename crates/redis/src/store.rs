@@ -67,7 +67,7 @@ impl RedisStore {
     /// | `cert=/path.pem`, `key=/path.pem` | | `rediss:` only: the client certificate and its private key, in a file that others cannot read |
     /// | `sentinel-user=`, `sentinel-password=`, `sentinel-password-file=` | | how to log in at sentinels; the servers' password is not told to them |
     /// | `replicas=N` | 0 | how many replicas must have a grant, a renewal or a mark (`WAIT`) for it to count |
-    /// | `fsync=yes` | no | whether it must be on disk too, here and there (`WAITAOF`) |
+    /// | `fsync=yes` | no | whether it must be on disk too, here and there (`WAITAOF`); needs `appendfsync always` |
     /// | `channels=PREFIX` | | the prefix of the keys, where an ACL keeps tenants of the server apart; see below |
     /// | `replicas-limit=250ms` | 250 ms, half of the call limit at most | how long these may take; other calls wait meanwhile, so choose less than a quarter of the shortest TTL |
     ///

@@ -1,13 +1,21 @@
 //! Checks what the server still knows after a restart.
 
+use std::time::Duration;
+
 use leasehold_core::{Finding, Severity, StoreRole};
 
 use super::diagnosis_run::Setting;
 use super::facts::Facts;
+use crate::address::parameters::Confirmation;
 
 const ABOUT: &str = "persistence";
 
 const APPEND: &str = "CONFIG SET appendonly yes";
+
+const ALWAYS: &str = "CONFIG SET appendfsync always";
+
+/// With `appendfsync everysec`, a write is on disk after a second and the time that the disk takes.
+const ONCE_A_SECOND: Duration = Duration::from_millis(1_500);
 
 pub(super) fn judge(setting: &Setting, facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![kept(setting, facts)];
@@ -18,10 +26,18 @@ pub(super) fn judge(setting: &Setting, facts: &Facts) -> Vec<Finding> {
 fn kept(setting: &Setting, facts: &Facts) -> Finding {
     let appends = facts.text("aof_enabled") == Some("1");
     let fsync = facts.text("appendfsync");
-    if setting.confirmation.is_some_and(|confirmation| confirmation.on_disk) && !appends {
+    let on_disk = setting.confirmation.filter(|confirmation| confirmation.on_disk);
+    if on_disk.is_some() && !appends {
         let what = "appendonly is no, and the URL says fsync=yes";
         let why = "a lease counts only when it is on disk, so no lock is ever granted";
         return setting.finding(Severity::Unsafe, ABOUT, what, why).at_server(APPEND);
+    }
+    if let (Some(Confirmation { limit, .. }), Some(fsync)) = (on_disk, fsync)
+        && (fsync == "no" || fsync == "everysec" && limit < ONCE_A_SECOND)
+    {
+        let what = format!("appendfsync is {fsync}, and the URL says fsync=yes and allows {limit:?} for it");
+        let why = "a lease counts only when it is on disk: it is granted late or never, or lost for want of a renewal";
+        return setting.finding(Severity::Unsafe, ABOUT, what, why).at_server(ALWAYS);
     }
     if setting.quarantine && setting.role != StoreRole::Alone {
         let what =
@@ -31,7 +47,7 @@ fn kept(setting: &Setting, facts: &Facts) -> Finding {
     if setting.role != StoreRole::Alone && (!appends || fsync.is_some_and(|fsync| fsync != "always")) {
         let what = "quarantine=no, and the server forgets: that needs appendonly yes and appendfsync always";
         let why = "after a restart it votes for a second holder while the first still holds";
-        let mend = if appends { "CONFIG SET appendfsync always" } else { APPEND };
+        let mend = if appends { ALWAYS } else { APPEND };
         return setting.finding(Severity::Unsafe, ABOUT, what, why).at_server(mend);
     }
     if !appends {
@@ -82,8 +98,6 @@ fn failed(setting: &Setting, facts: &Facts) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use leasehold_core::{Remedy, Ttl};
 
     use super::*;
@@ -112,6 +126,26 @@ mod tests {
         let everysec = judged(role, false, "aof_enabled:1\nappendfsync:everysec");
         assert_eq!(everysec.remedy, Remedy::AtServer("CONFIG SET appendfsync always".into()));
         assert_eq!(judged(role, false, "aof_enabled:1\nappendfsync:always").severity, Severity::Note);
+    }
+
+    /// Regression: everything was well, and the remedy for `appendfsync no` was `everysec`. With that, a
+    /// grant took some seconds, and a lease of two seconds was lost.
+    #[test]
+    fn leases_that_count_only_on_disk_need_a_server_that_writes_them_at_once() {
+        let judged = |limit, fsync: &str| {
+            let limit = Duration::from_millis(limit);
+            let confirmation = Some(Confirmation { replicas: 0, on_disk: true, limit });
+            let setting = Setting { confirmation, ..Setting::of_one_server() };
+            judge(&setting, &Facts::of(&format!("aof_enabled:1\nappendfsync:{fsync}"))).remove(0)
+        };
+        for (limit, fsync) in [(250, "everysec"), (250, "no"), (5_000, "no")] {
+            let finding = judged(limit, fsync);
+            assert_eq!(finding.severity, Severity::Unsafe, "{fsync}");
+            assert_eq!(finding.remedy, Remedy::AtServer(ALWAYS.into()));
+        }
+        for (limit, fsync) in [(250, "always"), (2_000, "everysec")] {
+            assert_eq!(judged(limit, fsync).severity, Severity::Note, "{fsync}");
+        }
     }
 
     #[test]

@@ -59,8 +59,8 @@ impl Client {
         };
         if !master {
             return Err(self.unconfirmed(format_args!(
-                "the server has not written it to its disk within {limit:?} (fsync=yes), so it does not count: see what slows \
-                 its disk"
+                "the server has not written it to its disk within {limit:?} (fsync=yes), so it does not count: see that \
+                 its appendfsync is always, and what slows its disk"
             )));
         }
         if confirmed < i64::from(replicas) {

@@ -42,7 +42,8 @@ async fn a_user_of_a_prefix_who_lists_or_watches_all_keys_is_told_to_name_it() {
         server.text(&["SET", "theirs", "x"]);
         let store = store(&as_user(&server, "lock"));
         granted(grant(&store, &attempt(&["app:held"])).await);
-        let words = ["user lock may not use a key: name a prefix whose keys it may use, or allow it both ~PREFIX*"];
+        let words =
+            ["user lock may not use a key: name a prefix whose keys it may use, or allow it both ~PREFIX*"];
         lasting(store.list(b"").await, &words);
         lasting(store.scan(b"", ScanPosition::default()).await, &words);
         server.text(&["SET", "leasehold:m{x}theirs", "x"]);
