@@ -283,3 +283,14 @@ async fn a_password_may_be_in_a_file_that_no_other_user_can_read() {
     }
     lasting(store.open().await, &["password-file=", "No such file"]);
 }
+
+/// Regression: it was reported as that of the servers, `password-file`.
+#[tokio::test]
+async fn the_password_file_of_the_sentinels_is_named_as_theirs() {
+    let sentinel = Server::start(Flavor::Redis70);
+    let url = format!(
+        "redis+sentinel://127.0.0.1:{}/locks?sentinel-password-file=/nowhere/password",
+        sentinel.port()
+    );
+    lasting(store(&url).open().await, &["sentinel-password-file=/nowhere/password: No such file"]);
+}

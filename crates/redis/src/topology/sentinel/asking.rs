@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use leasehold_core::Fault;
+use leasehold_credentials::Password;
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::{
     AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value, cmd,
@@ -84,7 +85,7 @@ impl Sentinels {
         connection: &mut MultiplexedConnection,
     ) -> Result<Value, Fault> {
         let mut question = Pipeline::new();
-        if let Some(password) = self.access.password().map_err(|reason| self.faults.lasting(reason))? {
+        if let Some(password) = self.password()? {
             question.add_command(self.access.auth(&password));
         }
         question.add_command(asked);
@@ -101,13 +102,18 @@ impl Sentinels {
 
     /// A subscription to its reports of failovers.
     pub(super) async fn listen(&self, nth: usize) -> Result<PubSub, Fault> {
-        let password = self.access.password().map_err(|reason| self.faults.lasting(reason))?;
+        let password = self.password()?;
         let login = self.access.login(password.as_ref());
         let (addr, tls) = (&self.addrs[nth], self.access.tls.as_ref());
         let stream = dial(addr, tls, &self.faults, &*self.runtime, ANSWERS_WITHIN).await?;
         let mut connection = PubSub::new(&login, stream).await.map_err(|error| self.broken(error))?;
         connection.subscribe("+switch-master").await.map_err(|error| self.broken(error))?;
         Ok(connection)
+    }
+
+    /// A reason why there is none begins with the parameter that names the file.
+    fn password(&self) -> Result<Option<Password>, Fault> {
+        self.access.password().map_err(|reason| self.faults.lasting(format_args!("sentinel-{reason}")))
     }
 
     fn broken(&self, error: RedisError) -> Fault {
