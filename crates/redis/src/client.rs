@@ -136,8 +136,13 @@ impl Client {
 
     /// Why this process cannot be notified by the server, if so.
     pub(crate) fn push_unavailable(&self) -> Option<Fault> {
+        self.push_health().and_then(PushHealth::push_unavailable)
+    }
+
+    /// `None` for the program's own connection, which is never notified.
+    pub(crate) const fn push_health(&self) -> Option<&PushHealth> {
         match &self.source {
-            Source::Ours(link) => link.push_health.push_unavailable(),
+            Source::Ours(link) => Some(&link.push_health),
             Source::Lent { .. } => None,
         }
     }

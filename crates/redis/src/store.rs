@@ -23,6 +23,7 @@ use crate::client::{Bounds, Client, SharedState, Source, quarantine_warning};
 use crate::connection::fred::LentFred;
 use crate::connection::lent::{Lend, Lent, Pool};
 use crate::connection::link::Endpoint;
+use crate::connection::push_health::PushHealth;
 use crate::fault::Faults;
 use crate::requests::confirm::confirmed_first;
 use crate::requests::remembered::{breaks_of, marks_of};
@@ -343,10 +344,7 @@ impl InspectStore for RedisStore {
     /// connection.
     fn notices(&self) -> Option<Box<dyn Notices>> {
         // A notice that comes right after the subscription is read, too.
-        let notices = match &self.client.source {
-            Source::Ours(link) => link.push_health.read(),
-            Source::Lent { .. } => self.client.shared.notice_bus.read(),
-        };
+        let notices = PushHealth::read(self.client.push_health().into_iter(), &self.client.shared.notice_bus);
         self.client.hear_of_breaks();
         Some(notices)
     }

@@ -38,9 +38,10 @@ impl PushHealth {
         locked(&self.fault).clone()
     }
 
-    /// The current state, and all changes from now on.
-    pub(crate) fn read(&self) -> Box<dyn Notices> {
-        let fault = locked(&self.fault);
-        self.notice_bus.read_after(fault.clone().map(|fault| Notice::PushDown { fault }))
+    /// The current state of all connections that report to this bus, and all changes from now on.
+    pub(crate) fn read<'a>(all: impl Iterator<Item = &'a Self>, notice_bus: &NoticeBus) -> Box<dyn Notices> {
+        let faults: Vec<_> = all.map(|health| locked(&health.fault)).collect();
+        let down = faults.iter().filter_map(|fault| Option::clone(fault));
+        notice_bus.read_after(down.map(|fault| Notice::PushDown { fault }))
     }
 }

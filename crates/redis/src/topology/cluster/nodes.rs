@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use leasehold_core::Fault;
+use leasehold_core::{Fault, Notices};
 
 use super::{Cluster, Known};
 use crate::address::server::ServerAddr;
 use crate::client::{Client, Source};
+use crate::connection::push_health::PushHealth;
 use crate::redirect::Node;
 use crate::topology::{Place, Topology};
 
@@ -48,6 +49,13 @@ impl Cluster {
         }
     }
 
+    /// Notices for holders and of the nodes' push: its current state, and all changes from now on.
+    pub(super) fn notices(&self) -> Box<dyn Notices> {
+        let known = self.known();
+        let healths = known.clients.values().filter_map(|client| client.push_health());
+        PushHealth::read(healths, &self.shared.notice_bus)
+    }
+
     /// Why this process cannot be notified by some node, if so.
     pub(super) fn push_unavailable(&self) -> Option<Fault> {
         self.known().clients.values().find_map(|client| client.push_unavailable())
@@ -58,7 +66,11 @@ impl Known {
     /// Removes nodes that own no slots any more.
     pub(super) fn prune(&mut self) {
         let masters = self.map.masters();
-        self.clients.retain(|node, _| masters.contains(node));
+        let gone = self.clients.extract_if(|node, _| !masters.contains(node));
+        for (_, client) in gone {
+            // Nobody waits there any more.
+            client.push_health().into_iter().for_each(|health| health.is_good(client.faults.store()));
+        }
         self.vouched.retain(|node, _| masters.contains(node));
     }
 }

@@ -212,7 +212,7 @@ impl InspectStore for ClusterStore {
     /// A break is published to the subscribers at all nodes, so any connection receives it; several
     /// may bring it.
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        let notices = self.cluster.shared.notice_bus.read();
+        let notices = self.cluster.notices();
         self.cluster.hear_of_breaks();
         Some(notices)
     }

@@ -13,9 +13,9 @@ use servers::{Cluster, Flavor};
 use crate::login::MINIMAL;
 use crate::world::{at_member, attempt, cluster_store, granted};
 
-const MORE: &str = "+cluster|slots +asking";
+pub(super) const MORE: &str = "+cluster|slots +asking";
 
-fn store(cluster: &Cluster) -> ClusterStore {
+pub(super) fn store(cluster: &Cluster) -> ClusterStore {
     let url = cluster.url().replacen("://", "://app:secret@", 1);
     cluster_store(&url)
 }
