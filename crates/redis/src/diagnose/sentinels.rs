@@ -21,6 +21,7 @@ impl Client {
 
 fn judge(at: &Arc<str>, master: &str, reports: &[SentinelReport]) -> Vec<Finding> {
     let mut findings: Vec<_> = reports.iter().filter_map(silent).collect();
+    findings.extend(reports.iter().filter_map(unheard));
     let known: Vec<_> =
         reports.iter().filter_map(|report| Some((report, report.says.as_ref().ok()?))).collect();
     findings.extend(known.iter().filter_map(|(report, state)| slow(report, state, master)));
@@ -80,6 +81,13 @@ fn silent(report: &SentinelReport) -> Option<Finding> {
     })
 }
 
+/// One that answers, and refuses to report failovers.
+fn unheard(report: &SentinelReport) -> Option<Finding> {
+    let fault = report.unheard.as_ref().filter(|fault| fault.reason.contains("may not ask it"))?;
+    let why = "it is only asked from time to time which server is the master: a failover is noticed some seconds later";
+    Some(Finding::new(Severity::Warning, ABOUT, &report.at, &fault.reason, why))
+}
+
 /// Redis's own default is 30 s, which is as long as a default lease.
 fn slow(report: &SentinelReport, state: &State, master: &str) -> Option<Finding> {
     let ttl = Ttl::DEFAULT.duration();
@@ -108,7 +116,7 @@ mod tests {
     use super::*;
 
     fn report(host: &str, says: Result<State, Fault>) -> SentinelReport {
-        SentinelReport { at: format!("{host}:26379").into(), host: host.into(), says }
+        SentinelReport { at: format!("{host}:26379").into(), host: host.into(), says, unheard: None }
     }
 
     fn state(others: u64, quorum: u64) -> State {

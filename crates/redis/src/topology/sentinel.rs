@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use leasehold_core::{Backoff, Fault, Runtime, majority_of};
 
 use crate::address::access::Access;
@@ -172,8 +172,15 @@ impl Sentinels {
     /// Listens to one sentinel until the master has moved, or the sentinel is of no use.
     async fn hears_of_a_move(&self, nth: usize, from: &ServerAddr, connector: &Connector) -> bool {
         let listening = self.runtime.within(ANSWERS_WITHIN, self.listen(nth)).await;
-        let Some(Ok(connection)) = listening else { return false };
-        let (_sink, mut stream) = connection.split();
+        let (_sink, mut stream) = match listening {
+            Some(Ok(connection)) => {
+                let (sink, stream) = connection.split();
+                (Some(sink), stream.left_stream())
+            }
+            // It may answer all the same: its user may lack the permission.
+            Some(Err(fault)) if fault.is_lasting() => (None, stream::pending().right_stream()),
+            _ => return false,
+        };
         loop {
             // A report from before it was listened to is missed, and a sentinel that hangs reports
             // nothing.

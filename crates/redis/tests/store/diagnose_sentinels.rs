@@ -88,6 +88,17 @@ async fn checks_that_a_user_of_sentinels_may_not_make_are_unknown() {
     assert!(findings.iter().all(|finding| finding.severity != Severity::Unknown), "{findings:#?}");
 }
 
+/// Regression: nothing said that a failover is noticed late.
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_that_refuse_to_be_listened_to_are_named_with_the_rule() {
+    let rules = "on >watch resetkeys resetchannels -@all +sentinel +subscribe";
+    let sentinel = Server::setup(Flavor::Redis70).acl_user("looker", rules);
+    let watched = Watched::with(Server::setup(Flavor::Redis70), sentinel);
+    let store = store(&format!("{}?sentinel-user=looker&sentinel-password=watch", watched.url()));
+    let findings = found(&store).await;
+    assert_eq!(saying(&findings, "allow it &+switch-master").len(), 3, "{findings:#?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_are_looked_at_also_where_there_is_no_master() {
     let watched = Watched::start(Flavor::Redis70);

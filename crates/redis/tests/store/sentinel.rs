@@ -381,6 +381,26 @@ async fn a_master_is_left_that_the_sentinel_which_ended_the_subscription_still_n
     is_left_when_the_listened_to_sentinel_fails(ends_it, Duration::from_secs(9)).await;
 }
 
+/// Regression: a sentinel that refused the subscription was not asked again either, so nobody noticed,
+/// and a lock was renewed at the old master for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_is_left_although_the_sentinels_refuse_to_be_listened_to() {
+    let rules = "on >watch resetkeys resetchannels -@all +sentinel|get-master-addr-by-name +subscribe";
+    let sentinel = Server::setup(Flavor::Valkey91).acl_user("looker", rules);
+    let watched = Watched::with(Server::setup(Flavor::Valkey91), sentinel);
+    let elsewhere = Server::start(Flavor::Valkey91);
+    let store = store(&format!("{}?sentinel-user=looker&sentinel-password=watch", watched.url()));
+    let ours = attempt(&["k"]);
+    granted(grant(&store, &ours).await);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    watched.sentinels.iter().for_each(|sentinel| make_name(sentinel, elsewhere.port()));
+    let began = Instant::now();
+    while renewed(&store, &ours).await.0 == HoldAnswer::Done {
+        assert!(began.elapsed() < Duration::from_secs(9), "still renewed at the old master");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// One sentinel of two is gone, and the other one is not asked again after the master: so only what
 /// it says meanwhile leads to the new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,6 +18,8 @@ pub(crate) struct SentinelReport {
     pub(crate) at: Arc<str>,
     pub(crate) host: String,
     pub(crate) says: Result<State, Fault>,
+    /// Why it reports no failover to us.
+    pub(crate) unheard: Option<Fault>,
 }
 
 /// The sentinel's view of the master.
@@ -42,14 +44,21 @@ impl Sentinels {
     /// Asks one after the other: a few requests, seldom sent.
     pub(crate) async fn reports(&self) -> Vec<SentinelReport> {
         let mut reports = Vec::new();
-        for addr in &self.addrs {
+        for (nth, addr) in self.addrs.iter().enumerate() {
             let asking = self.speak(addr, ANSWERS_WITHIN, |mut connection| async move {
                 let master = cmd("SENTINEL").arg("MASTER").arg(&self.master).take();
                 self.answer_to(master, &mut connection).await
             });
             let strange = || self.faults.lasting("its answer says nothing of a master: is this a sentinel?");
             let says = asking.await.and_then(|answer| state_of(&answer).ok_or_else(strange));
-            reports.push(SentinelReport { at: addr.written(PORT).into(), host: host_of(addr), says });
+            let listening = self.runtime.within(ANSWERS_WITHIN, self.listen(nth)).await;
+            let unheard = listening.and_then(Result::err).filter(Fault::is_lasting);
+            reports.push(SentinelReport {
+                at: addr.written(PORT).into(),
+                host: host_of(addr),
+                says,
+                unheard,
+            });
         }
         reports
     }
