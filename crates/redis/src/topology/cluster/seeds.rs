@@ -23,7 +23,7 @@ impl Seeds {
             return refuse("the store URL names no cluster: use redis+cluster:// or rediss+cluster://");
         };
         if address.access.db != 0 {
-            return refuse("a cluster has no database but 0: leave the number out of the store URL");
+            return refuse("locks on a cluster are in its database 0: leave the number out of the store URL");
         }
         let node = |place| match place {
             ServerAddr::Tcp { host, port } => Some(Node { host, port }),
