@@ -17,6 +17,11 @@ const HOPS: usize = 3;
 
 type Renewed = Result<HoldAnswer, Fault>;
 
+/// Rounded up: people read it in errors.
+fn in_millis(left: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+}
+
 /// A lease that is still to be renewed.
 struct Open {
     nth: usize,
@@ -52,7 +57,7 @@ impl Cluster {
         }
         let until = self.runtime.now() + limit;
         for _ in 0..HOPS {
-            let left = until.saturating_since(self.runtime.now());
+            let left = in_millis(until.saturating_since(self.runtime.now()));
             let places = join_all(open.iter().map(|one| self.place(one, left))).await;
             let mut parts: BTreeMap<_, Vec<Open>> = BTreeMap::new();
             for (one, place) in std::mem::take(&mut open).into_iter().zip(places) {

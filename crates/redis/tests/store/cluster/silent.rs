@@ -69,6 +69,7 @@ async fn a_node_that_hangs_does_not_delay_requests_to_others() {
 }
 
 /// Regression: the leases were renewed one after the other, each half a second after the one before.
+/// And the limit in the error was `499.998137ms`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_that_find_no_owner_fail_within_one_call() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
@@ -80,7 +81,7 @@ async fn renewals_that_find_no_owner_fail_within_one_call() {
     let took = began.elapsed();
     cluster.nodes().iter().for_each(Server::cont);
     for answer in renewed {
-        passing(answer, &["no answer within"]);
+        passing(answer, &["no answer within 500ms"]);
     }
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
