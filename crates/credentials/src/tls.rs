@@ -52,10 +52,15 @@ impl Parameters {
                 let chain =
                     chain_in(certificate).map_err(|reason| of(self.certificate, certificate, reason))?;
                 let private = key_in(key).map_err(|reason| of(self.key, key, reason))?;
-                config.with_client_auth_cert(chain, private).map_err(|error| {
-                    let belongs =
-                        format!("it does not belong to the client certificate ({})", self.certificate);
-                    of(self.key, key, format!("{belongs}: {error}"))
+                config.with_client_auth_cert(chain, private).map_err(|error| match error {
+                    rustls::Error::InvalidCertificate(cause) => {
+                        of(self.certificate, certificate, format!("it cannot be used: {}", in_words(&cause)))
+                    }
+                    error => {
+                        let belongs =
+                            format!("it does not belong to the client certificate ({})", self.certificate);
+                        of(self.key, key, format!("{belongs}: {error}"))
+                    }
                 })?
             }
         };
@@ -73,7 +78,7 @@ impl Parameters {
                 "the server's certificate is of an authority that is not trusted here: name its PEM file as {authority}"
             ),
             rustls::Error::InvalidCertificate(cause) => {
-                format!("the server's certificate is refused: {cause}")
+                format!("the server's certificate is refused: {}", in_words(cause))
             }
             rustls::Error::InvalidMessage(_) => "the server does not speak TLS on this port".into(),
             rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => format!(
@@ -110,6 +115,16 @@ impl Parameters {
             ));
         }
         Ok(roots)
+    }
+}
+
+/// Some tools still make certificates of the first version by default.
+fn in_words(cause: &CertificateError) -> String {
+    let cause = cause.to_string();
+    if cause.contains("UnsupportedCertVersion") {
+        "it is of X.509 version 1: make one of version 3, with openssl by -extfile".into()
+    } else {
+        cause
     }
 }
 

@@ -135,6 +135,18 @@ async fn a_server_that_asks_for_a_certificate_is_shown_one() {
     }
 }
 
+/// What `openssl x509 -req` makes without `-extfile`.
+const OF_VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBHDCBwwIUb0Z0maVf9Xdc3PHLEvEK/KeJ3+4wCgYIKoZIzj0EAwIwETEPMA0G
+A1UEAwwGdGVzdGNhMB4XDTI2MTAwMTAzMTIzOFoXDTI2MTAxMTAzMTIzOFowETEP
+MA0GA1UEAwwGY2xpZW50MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEvMnqY7SU
+GomHhMd9gOQ42IEawbbkBPY7HtpeUpE/1Ai2A3t90jkENUfL4k+ep8h2W7WV1NI4
+3bGKGrG9BDkMKzAKBggqhkjOPQQDAgNIADBFAiEAqCVwWyL1PtVHr9GTiGHEE7SK
+N9mXn2sLOMUmCAiv5EECIATUQWBTsU2tFAOiPB6mPBSoa0b/bKvD3tBIj5IqKwMJ
+-----END CERTIFICATE-----
+";
+
 #[tokio::test]
 async fn a_client_certificate_that_cannot_be_used_is_named_before_anything_is_sent() {
     let authority = Authority::new("right");
@@ -150,6 +162,9 @@ async fn a_client_certificate_that_cannot_be_used_is_named_before_anything_is_se
     fs::set_permissions(&one.certificate, fs::Permissions::from_mode(0o600)).unwrap();
     lasting(with(&one.certificate, &one.certificate).open().await, &["key=", "no private key"]);
     lasting(with(&one.certificate, &other.key).open().await, &["key=", "does not belong"]);
+    // Regression: the key was blamed.
+    fs::write(authority.file("old"), OF_VERSION_1).unwrap();
+    lasting(with(&authority.file("old"), &one.key).open().await, &["cert=", "version 1", "-extfile"]);
     fs::set_permissions(&one.key, fs::Permissions::from_mode(0o644)).unwrap();
     lasting(with(&one.certificate, &one.key).open().await, &["key=", "others can read", "chmod 600"]);
 }
