@@ -100,6 +100,10 @@ async fn a_server_without_tls_is_not_spoken_to_plainly() {
     let server = Server::start(Flavor::Valkey91);
     let refused = store(&url(&server, "127.0.0.1", &authority)).open().await.unwrap_err();
     assert!(refused.to_string().contains("a server without TLS never answers"), "{refused}");
+    // Regression: of a sentinel, only that it does not answer was said.
+    let sentinel =
+        format!("rediss+sentinel://127.0.0.1:{}/locks?ca={}", server.port(), authority.pem.display());
+    passing(store(&sentinel).open().await, &["no answer within 900ms", "rediss+sentinel:"]);
 }
 
 /// The client's own certificate and key, in a URL.

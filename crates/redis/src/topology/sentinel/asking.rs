@@ -60,7 +60,11 @@ impl Sentinels {
             }
         };
         let said = self.runtime.within(limit, exchange).await;
-        said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {limit:?}"))))
+        let hint = match self.access.tls {
+            Some(_) => "; a sentinel without TLS never answers a rediss+sentinel: URL",
+            None => "",
+        };
+        said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {limit:?}{hint}"))))
     }
 
     async fn converse(&self, mut connection: MultiplexedConnection) -> Result<SentinelReply, Fault> {
