@@ -98,7 +98,12 @@ impl DiagnosisRun<'_> {
             let what = format!("the server does not know {}", unknown.join(", "));
             let why = "the store needs it: locks fail, or part of what the URL asks for does";
             let finding = self.setting.finding(Severity::Unsafe, "commands", what, why);
-            self.found(finding.advice("undo what renames it there, or name the server itself and no proxy"));
+            self.found(finding.advice(match &*unknown {
+                [only] if only == "WAITAOF" => {
+                    "use Redis 7.2 or later there, or Valkey, or leave fsync out of the URL"
+                }
+                _ => "undo what renames it there, or name the server itself and no proxy",
+            }));
         } else if denied.is_empty() {
             let note = format!("user {user} may run all that a lock needs (keys are not tried)");
             self.found(self.setting.note("permissions", note));

@@ -4,8 +4,8 @@ use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Attempt, Claim, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Mark, MarkStore as _, Stamp, Store,
-    Successor, TransferStore as _,
+    AdminStore as _, Attempt, Claim, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Mark, MarkStore as _,
+    Stamp, Store, StoreRole, Successor, TransferStore as _,
 };
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
@@ -217,8 +217,11 @@ async fn a_lease_may_have_to_be_on_disk() {
 #[tokio::test]
 async fn a_server_that_is_too_old_to_say_what_is_on_disk_is_named_as_such() {
     let old = Server::start(Flavor::Redis70);
-    let answer = grant(&store(&format!("{}?fsync=yes", old.url())), &attempt(&["k"])).await;
-    lasting(answer, &["WAITAOF", "fsync=yes needs", "Redis 7.2"]);
+    let store = store(&format!("{}?fsync=yes", old.url()));
+    lasting(grant(&store, &attempt(&["k"])).await, &["WAITAOF", "fsync=yes needs", "Redis 7.2"]);
+    let findings = store.diagnose(StoreRole::Alone).await.findings;
+    let lacks = findings.into_iter().find(|finding| finding.about == "commands").expect("a finding");
+    assert!(format!("{:?}", lacks.remedy).contains("Redis 7.2"), "{lacks:?}");
 }
 
 /// Regression: the caller of a refused request gives nothing up, so the grant, which the server had
