@@ -19,6 +19,7 @@ pub(crate) const MODES: &str = "LEASEHOLD_MODES";
 pub(crate) const FENCE: &str = "LEASEHOLD_FENCE";
 pub(crate) const LABEL: &str = "LEASEHOLD_LABEL";
 pub(crate) const STORE: &str = "LEASEHOLD_STORE";
+pub(crate) const STORES: &str = "LEASEHOLD_STORES";
 pub(crate) const MAX_TTL: &str = "LEASEHOLD_MAX_TTL";
 
 /// The label from the environment, unless an outer run set it for its own use.
@@ -30,28 +31,45 @@ pub(crate) fn max_ttl() -> Result<Option<Duration>, Failure> {
     time_of(MAX_TTL, value_of(MAX_TTL))
 }
 
-/// The locks that outer runs hold at the same store, and their modes.
+/// The locks that outer runs hold, wherever that is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OuterLocks(Vec<(Vec<u8>, Mode)>);
+pub(crate) struct OuterLocks(Vec<OuterLock>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OuterLock {
+    key: Vec<u8>,
+    mode: Mode,
+    /// The URL of its store.
+    store: String,
+    /// True if that is the store of our own request.
+    is_here: bool,
+}
 
 impl OuterLocks {
+    /// These locks, for a request at a store.
     pub(crate) fn at(store: &Stores) -> Self {
-        let keys = env::var_os(KEYS).filter(|keys| !keys.is_empty());
-        let Some(keys) = keys else { return Self::default() };
-        let theirs = env::var(STORE).ok().and_then(|text| Stores::new(Stores::urls_in(&text), None).ok());
-        if theirs.is_some_and(|theirs| theirs.is_same_place_as(store)) {
-            Self::of(keys.as_bytes(), value_of(MODES).as_deref().unwrap_or_default())
-        } else {
-            Self::default()
-        }
+        let Some(keys) = env::var_os(KEYS).filter(|keys| !keys.is_empty()) else { return Self::default() };
+        let [modes, stores] = [MODES, STORES].map(|name| value_of(name).unwrap_or_default());
+        let stores = if stores.is_empty() { value_of(STORE).unwrap_or_default() } else { stores };
+        Self::of(keys.as_bytes(), &modes, &stores, store)
     }
 
-    /// A run that does not know of modes leaves a list of another length: then each is exclusive.
-    fn of(keys: &[u8], modes: &str) -> Self {
+    /// A run that does not know of modes leaves a list of another length: then each is exclusive. A
+    /// line of the stores that is empty or missing means the store of the line before.
+    fn of(keys: &[u8], modes: &str, stores: &str, here: &Stores) -> Self {
         let keys: Vec<_> = keys.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
         let modes: Vec<_> = modes.split('\n').map(mode_in).collect();
         let modes = if modes.len() == keys.len() { modes } else { vec![Mode::Exclusive; keys.len()] };
-        Self(keys.into_iter().zip(modes).collect())
+        let (mut stores, mut store, mut is_here) = (stores.split('\n'), String::new(), false);
+        let locks = keys.into_iter().zip(modes).map(|(key, mode)| {
+            if let Some(next) = stores.next().filter(|next| !next.is_empty()) {
+                let theirs = Stores::new(Stores::urls_in(next), None);
+                is_here = theirs.is_ok_and(|theirs| theirs.is_same_place_as(here));
+                store = next.to_owned();
+            }
+            OuterLock { key, mode, store: store.clone(), is_here }
+        });
+        Self(locks.collect())
     }
 
     /// How long to wait for these keys.
@@ -89,17 +107,37 @@ impl OuterLocks {
         }
     }
 
+    /// How they hold a key at the store of our own request.
     fn modes_of(&self, key: &Key) -> impl Iterator<Item = Mode> {
         let key = line(key);
-        self.0.iter().filter(move |(held, _)| *held == key).map(|(_, mode)| *mode)
+        self.0.iter().filter(move |held| held.is_here && held.key == key).map(|held| held.mode)
     }
 
-    /// The keys of these locks and of a request inside them, and their modes: one line each.
-    fn and(&self, request: &LockRequest) -> (OsString, OsString) {
-        let inner = request.keys.iter().map(|key| (line(key), request.mode));
-        let all = self.0.iter().cloned().chain(inner);
-        let (keys, modes): (Vec<_>, Vec<_>) = all.map(|(key, mode)| (key, written(mode))).unzip();
-        (OsString::from_vec(keys.join(&b'\n')), modes.join("\n").into())
+    /// The keys of these locks and of a request inside them, their modes and their stores: one line
+    /// each.
+    fn and(&self, request: &LockRequest) -> [(&'static str, OsString); 3] {
+        let store = request.place.store.without_password();
+        let inner = request.keys.iter().map(|key| OuterLock {
+            key: line(key),
+            mode: request.mode,
+            store: store.clone(),
+            is_here: true,
+        });
+        let all: Vec<_> = self.0.iter().cloned().chain(inner).collect();
+        let keys: Vec<_> = all.iter().map(|lock| &*lock.key).collect();
+        let modes: Vec<_> = all.iter().map(|lock| written(lock.mode)).collect();
+        // A variable has room for 128 KiB.
+        let mut stores: Vec<_> = all.iter().map(|lock| &*lock.store).collect();
+        for nth in (1..stores.len()).rev() {
+            if stores[nth] == stores[nth - 1] {
+                stores[nth] = "";
+            }
+        }
+        [
+            (KEYS, OsString::from_vec(keys.join(&b'\n'))),
+            (MODES, modes.join("\n").into()),
+            (STORES, stores.join("\n").into()),
+        ]
     }
 }
 
@@ -141,18 +179,13 @@ pub(crate) fn of_command(
     around: &OuterLocks,
     fence: leasehold::Fence,
 ) -> Vec<(&'static str, OsString)> {
-    let store = &request.place.store;
-    let (keys, modes) = around.and(request);
-    let max_ttl = store.is_several().then(|| (MAX_TTL, format!("{}ms", store.max_ttl.as_millis()).into()));
-    let told: [(_, OsString); 6] = [
+    let told: [(_, OsString); 4] = [
         (KEY, OsStr::from_bytes(request.keys.first().as_bytes()).into()),
-        (KEYS, keys),
-        (MODES, modes),
         (FENCE, fence.to_string().into()),
         (LABEL, request.label.as_str().into()),
-        (STORE, store.without_password().into()),
+        (STORE, request.place.store.without_password().into()),
     ];
-    told.into_iter().chain(max_ttl).collect()
+    told.into_iter().chain(around.and(request)).collect()
 }
 
 #[cfg(test)]
@@ -162,22 +195,36 @@ mod tests {
     use super::*;
     use crate::command_line::{CommandLine, Task};
 
-    fn request(words: &[&str]) -> LockRequest {
-        let words = ["leasehold", "hold", "--store", "file:/x"].iter().chain(words);
+    fn request_at(store: &str, words: &[&str]) -> LockRequest {
+        let words = [&["leasehold", "hold", "--store", store], words].concat();
         let Task::Hold(args) = CommandLine::try_parse_from(words).unwrap().task else { panic!("a hold") };
         LockRequest::of(args.acquire, OsStr::new("test")).unwrap()
     }
 
+    fn request(words: &[&str]) -> LockRequest {
+        request_at("file:/x", words)
+    }
+
+    /// The locks around a run at a store inside a request.
+    fn inside_at(here: &str, around: &OuterLocks, request: &LockRequest) -> OuterLocks {
+        let [(_, keys), (_, modes), (_, stores)] = around.and(request);
+        let here = Stores::new([here], None).unwrap();
+        OuterLocks::of(keys.as_bytes(), modes.to_str().unwrap(), stores.to_str().unwrap(), &here)
+    }
+
     fn inside(around: &OuterLocks, words: &[&str]) -> OuterLocks {
-        let (keys, modes) = around.and(&request(words));
-        OuterLocks::of(keys.as_bytes(), modes.to_str().unwrap())
+        inside_at("file:/x", around, &request(words))
+    }
+
+    fn held(keys: &[u8], modes: &str) -> OuterLocks {
+        OuterLocks::of(keys, modes, "file:/x", &Stores::new(["file:/x"], None).unwrap())
     }
 
     /// Regression: each of its lines counted as a key that is held.
     #[test]
     fn a_key_with_a_line_break_is_one_line_and_is_found_again() {
         let around = inside(&OuterLocks::default(), &["one\ntwo", "\\x"]);
-        assert_eq!(around, OuterLocks::of(b"\\\\x\none\\ntwo", ""));
+        assert_eq!(around, held(b"\\\\x\none\\ntwo", ""));
         assert!(around.patience(&request(&["one\ntwo"])).is_err());
         assert!(around.patience(&request(&["\\x"])).is_err());
         for other in ["one", "two", "one\\ntwo", "one\ntw"] {
@@ -209,10 +256,31 @@ mod tests {
         }
     }
 
+    /// Regression: the keys of an outer run at another store were forgotten, so a third run at the first
+    /// store waited for the first run, which waited for it.
+    #[test]
+    fn each_key_is_held_at_its_own_store_only() {
+        let around = inside(&OuterLocks::default(), &["k", "l"]);
+        let around = inside_at("file:/x", &around, &request_at("file:/y", &["m", "k"]));
+        let [(_, keys), _, (_, stores)] = around.and(&request(&["n"]));
+        assert_eq!(
+            (keys.to_str(), stores.to_str()),
+            (Some("k\nl\nk\nm\nn"), Some("file:/x\n\nfile:/y\n\nfile:/x"))
+        );
+        for (here, refused) in [("file:/x", &["k", "l", "n"][..]), ("file:/y", &["k", "m"]), ("file:/z", &[])]
+        {
+            let around = inside_at(here, &around, &request(&["n"]));
+            for key in ["k", "l", "m", "n"] {
+                let is_refused = around.patience(&request_at(here, &[key])).is_err();
+                assert_eq!(is_refused, refused.contains(&key), "{here} {key}");
+            }
+        }
+    }
+
     #[test]
     fn a_key_whose_mode_is_not_known_is_exclusive() {
         for modes in ["", "shared", "shared\nshared\nshared", "new\nshared"] {
-            let around = OuterLocks::of(b"k\nl", modes);
+            let around = held(b"k\nl", modes);
             assert!(around.patience(&request(&["--shared", "k"])).is_err(), "{modes}");
         }
     }

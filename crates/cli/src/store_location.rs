@@ -54,7 +54,13 @@ impl StoreLocation {
         let max_ttl = max_ttl.map_or_else(environment::max_ttl, |max_ttl| Ok(Some(max_ttl)));
         let several = |urls: &[&str]| urls.len() > 1 || urls.iter().any(|url| Stores::is_a_quorum(url));
         let named = |urls: &[&str], origin: Origin| {
-            let max_ttl = max_ttl.clone()?.filter(|_| several(urls) || args_name_it);
+            // A run around this one wrote into the URL which longest TTL it uses there; the variable is
+            // for all other quorums.
+            let from_outer_run = origin == Origin::Environment
+                && environment::is_nested()
+                && urls.iter().any(|url| Stores::names_its_longest_ttl(url));
+            let is_meant = args_name_it || several(urls) && !from_outer_run;
+            let max_ttl = max_ttl.clone()?.filter(|_| is_meant);
             let store = Stores::new(urls.iter().copied(), max_ttl).and_then(|store| {
                 // Before anything shows the URL: in an invalid one, any part may be the password.
                 store.reveal().try_for_each(|url| AnyStore::from_url(url).map(drop))?;

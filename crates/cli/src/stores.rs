@@ -79,6 +79,11 @@ impl Stores {
         text.starts_with("quorum:")
     }
 
+    /// True if a URL is that of a quorum, and has its longest TTL in it.
+    pub(crate) fn names_its_longest_ttl(url: &str) -> bool {
+        matches!(QuorumStore::members_in(url), Ok(Some((_, Some(_)))))
+    }
+
     pub(crate) fn reveal(&self) -> impl ExactSizeIterator<Item = &str> {
         self.all.iter().map(StoreUrl::reveal)
     }
@@ -95,9 +100,11 @@ impl Stores {
         self.all.iter().any(StoreUrl::has_password)
     }
 
+    /// One URL on one line, of a quorum with its longest TTL.
     pub(crate) fn without_password(&self) -> String {
         let all: Vec<_> = self.all.iter().map(StoreUrl::without_password).collect();
-        all.join(" ")
+        let all = all.join(",");
+        if self.is_several() { format!("quorum:max-ttl={}ms,{all}", self.max_ttl.as_millis()) } else { all }
     }
 
     pub(crate) fn is_same_place_as(&self, other: &Self) -> bool {
@@ -142,6 +149,17 @@ mod tests {
         assert!(with(60).is_err());
         assert!(Stores::new(["quorum:"], None).is_err());
         assert!(Stores::new(["quorum:redis://a,memory:"], None).is_err());
+    }
+
+    #[test]
+    fn several_stores_are_written_as_one_url_without_passwords_and_read_back() {
+        let urls = ["redis://u:s3cret@a", "redis+cluster://b,c:7", "file:/my dir/l.db"];
+        let stores = Stores::new(urls, Some(Duration::from_millis(5500))).unwrap();
+        let text = stores.without_password();
+        assert_eq!(text, "quorum:max-ttl=5500ms,redis://u@a,redis+cluster://b,c:7,file:/my dir/l.db");
+        let read = Stores::new(Stores::urls_in(&text), None).unwrap();
+        assert!(read.is_same_place_as(&stores) && read.max_ttl == stores.max_ttl, "{read:?}");
+        assert_eq!(Stores::new(["redis://:s3cret@a"], None).unwrap().without_password(), "redis://a");
     }
 
     #[test]

@@ -54,7 +54,8 @@ const ENVIRONMENT: &str = "\
 Variables that leasehold reads:
 
   LEASEHOLD_STORE   the store, if --store is not given; several, separated by spaces, are a quorum
-  LEASEHOLD_MAX_TTL the longest TTL of all users of a quorum, if --max-ttl is not given
+  LEASEHOLD_MAX_TTL the longest TTL of all users of a quorum, if --max-ttl is not given; ignored
+                    for the quorum of a run around this one, whose LEASEHOLD_STORE names it
   LEASEHOLD_TTL, LEASEHOLD_MAX_HOLD, LEASEHOLD_GRACE, LEASEHOLD_WITHIN, LEASEHOLD_OUTAGE_LIMIT,
   LEASEHOLD_NAMING, LEASEHOLD_BUSY_EXIT_CODE, LEASEHOLD_SKIP_EXIT_CODE
                     the option of that name, if it is not given; an empty variable counts as not set
@@ -65,21 +66,20 @@ Variables that `leasehold run`, `once` and `every` set for the command:
 
   LEASEHOLD_KEY     the key; of several, the first in the order of their bytes
   LEASEHOLD_KEYS    all keys that are held around the command, one per line, the outermost run's
-                    first, but none from outside a run with another store; in a key, a line break
-                    is written as \\n and a backslash as \\\\
+                    first; in a key, a line break is written as \\n and a backslash as \\\\
   LEASEHOLD_MODES   how each of them is held, one per line: exclusive, shared, or 1/4 (permits)
+  LEASEHOLD_STORES  the store of each of them, one per line, without its password; an empty line
+                    means the store of the line before
   LEASEHOLD_FENCE   a number that is greater for each grant of the key: send it with each write, so
                     that the target can refuse smaller ones
   LEASEHOLD_LABEL   the label of the holder
-  LEASEHOLD_STORE   the store, without its password
-  LEASEHOLD_MAX_TTL as above, for a quorum
+  LEASEHOLD_STORE   the store, without its password; a quorum as one URL, with its longest TTL
 
-A run inside the command uses the same store. It is refused a key that is held around it, because it
-would wait forever, unless both can hold it: with --shared, or with --permits if enough are left.
-Then it does not wait without --within, because somebody who waits for the outer run may be before
-it in the queue. If the store needs a password, give the inner run its own LEASEHOLD_STORE. Name
-another store with --store: its keys are not refused. A run inside that one does not know the keys
-that are held outside of it, and would wait for them forever.
+A run inside the command uses the same store, unless --store or a LEASEHOLD_STORE of its own names
+another. It is refused a key that is held around it at the same store, because it would wait
+forever, unless both can hold it: with --shared, or with --permits if enough are left. Then it does
+not wait without --within, because somebody who waits for the outer run may be before it in the
+queue. If the store needs a password, give the inner run its own LEASEHOLD_STORE.
 
 HOME and the XDG directories are not read: cron, a service and a shell must find the same locks.
 ";

@@ -27,8 +27,9 @@ fn the_command_finds_key_fence_label_and_store_in_its_environment() {
     assert_eq!(told["LEASEHOLD_MODES"], "exclusive");
     assert_eq!(told["LEASEHOLD_LABEL"], "web 3");
     assert_eq!(told["LEASEHOLD_STORE"], site.store());
+    assert_eq!(told["LEASEHOLD_STORES"], site.store());
     assert!(told["LEASEHOLD_FENCE"].parse::<u64>().unwrap() > 0);
-    assert_eq!(told.len(), 6);
+    assert_eq!(told.len(), 7);
 }
 
 /// It was ignored without a word.
@@ -138,6 +139,24 @@ fn a_key_that_is_held_around_us_is_refused_at_once_by_its_name() {
     let label = nested(&["--label", "outer", "k"], "run other -- printenv LEASEHOLD_LABEL").silent(0).out;
     assert!(label.ends_with(" printenv\n"), "{label}");
     nested(&["x", "y"], "run b a -- printenv LEASEHOLD_KEYS").prints(0, "x\ny\na\nb\n");
+}
+
+/// Regression: a run inside a run at another store did not know the keys that are held outside of that
+/// one, so it waited for itself; and a store that LEASEHOLD_STORE named counted as the outer run's.
+#[test]
+fn a_key_is_held_around_us_at_its_own_store_whatever_stores_are_between() {
+    let site = Site::new();
+    let (store, other) = (site.store(), format!("file:{}", site.path("b.db").display()));
+    let script = format!(
+        "leasehold run --store {other} l -- leasehold run --store {store} k -- true; echo $?
+         leasehold run --store {other} l -- leasehold run --store {store} l -- true; echo $?
+         leasehold run --store {other} l -- leasehold run l -- true; echo $?
+         LEASEHOLD_STORE={other} leasehold run k -- true; echo $?"
+    );
+    let mut command = site.run_script(&["k"], &script);
+    command.env("PATH", path());
+    let done = site.finish(command).out_is("64\n0\n64\n0\n");
+    assert_eq!(done.err.matches("a run around this one holds it").count(), 2, "{done:?}");
 }
 
 /// Regression: the modes were not compared, so a shared run inside a shared run was refused with "would

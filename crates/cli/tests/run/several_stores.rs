@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use servers::{Flavor, Server};
 
 use crate::harness::{Site, until};
+use crate::shell::path;
 
 /// The smallest longest TTL, so that the first quarantine is soon over.
 const LONGEST: &[&str] = &["--max-ttl", "5", "--ttl", "4"];
@@ -33,13 +34,13 @@ fn a_majority_has_the_lock_and_one_that_is_down_does_not_matter() {
     until("they are counted", || run(&["-nq", "k"], &["--", "true"]).status.code() == Some(0));
     assert!(started.elapsed() < Duration::from_secs(20));
 
-    let script = "echo $LEASEHOLD_FENCE; echo $LEASEHOLD_MAX_TTL; echo $LEASEHOLD_STORE; \
+    let script = "echo $LEASEHOLD_FENCE; echo ${LEASEHOLD_MAX_TTL-none}; echo $LEASEHOLD_STORE; \
                   until [ -e go ]; do sleep 0.02; done; sleep 3; echo end";
     let holder =
         site.start(site.by_environment(&[&["run"], LONGEST, &["k", "--", "sh", "-c", script]].concat()));
     until("it holds", || holder.out().lines().count() >= 3);
     let words: Vec<_> = holder.out().lines().map(str::to_owned).collect();
-    assert_eq!((&*words[1], &words[2]), ("5000ms", &urls.join(" ")));
+    assert_eq!((&*words[1], &words[2]), ("none", &format!("quorum:max-ttl=5000ms,{}", urls.join(","))));
     run(&["-n", "k"], &["--", "true"]).says(75, &["k: held by ", "at quorum of "]);
     let shown = site.finish(site.by_environment(&["show", "--max-ttl", "5", "k"]));
     assert!(shown.out.contains(&words[0]), "its fence is shown: {shown:?}");
@@ -83,6 +84,27 @@ fn a_ttl_that_a_quorum_refuses_is_reported_with_the_option_or_variable_that_gave
     alone.finish(run).silent(0);
     let said = refused(&[], "show --max-ttl 3s k");
     assert!(said.starts_with("leasehold: --max-ttl: a longest ttl of 3 s is too short"), "{said}");
+}
+
+/// Regression: a run on a quorum set LEASEHOLD_MAX_TTL, which also counted for an inner run at another
+/// quorum.
+#[test]
+fn the_longest_ttl_of_a_run_counts_inside_it_for_its_own_quorum_only() {
+    let (_servers, site) = three();
+    let longest = |variables: &str, inner: &str| {
+        // A TTL that is too long is refused before anything is sent.
+        let script = format!("env {variables} leasehold run {inner} --ttl 1h j -- true");
+        let mut run = site.by_environment(&[&["run"], LONGEST, &["k", "--", "sh", "-c", &script]].concat());
+        run.env("PATH", path());
+        let done = site.finish(run).exits_with(64);
+        let longest = done.err.split_once("longest of this quorum, ").unwrap_or_else(|| panic!("{done:?}")).1;
+        longest.split_once(": ").unwrap().0.to_owned()
+    };
+    let other = "--store redis://127.0.0.1:1 --store redis://127.0.0.1:2";
+    assert_eq!(longest("", ""), "5s");
+    assert_eq!(longest("", other), "60s");
+    assert_eq!(longest("LEASEHOLD_MAX_TTL=90s", ""), "5s");
+    assert_eq!(longest("LEASEHOLD_MAX_TTL=90s", other), "90s");
 }
 
 /// Regression: a first try, which only checks that the stores answer, mistook abstention for a
