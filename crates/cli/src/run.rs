@@ -106,7 +106,8 @@ pub(crate) async fn work(
             "{keys}: {count} {run}, without the lock: --wait-for-all keeps the lock until all have ended"
         ));
     }
-    let doomed = doom.map(|doom| ended_for(settings, doom, fault));
+    let began = !matches!(outcome, Some(Outcome::NotStarted(_)));
+    let doomed = doom.map(|doom| ended_for(settings, doom, fault, began));
     // To programs, unless that was reported already.
     if let Some(failure) = &doomed {
         request.status.tell_lost(failure.reason());
@@ -132,10 +133,16 @@ async fn note_fault(mut events: Events, fault: &mut Option<Fault>) -> Infallible
     }
 }
 
-fn ended_for(settings: &Settings, doom: EndReason, fault: Option<Fault>) -> Failure {
+fn ended_for(settings: &Settings, doom: EndReason, fault: Option<Fault>, began: bool) -> Failure {
     const REMEDY: &str = "check what it did, and run it again";
     let request = &settings.request;
-    let lost = |why: &str| format!("lease lost, so the command was ended: {why}: {REMEDY}");
+    let lost = |why: &str| {
+        if began {
+            format!("lease lost, so the command was ended: {why}: {REMEDY}")
+        } else {
+            format!("lease lost, so the command was not run: {why}: run it again")
+        }
+    };
     let why = match doom {
         EndReason::HeldTooLong(max_hold) => format!(
             "held for as long as --max-hold {max_hold:?} allows, so the command was ended: see why it takes so long, or \

@@ -60,21 +60,26 @@ fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     let Some(start) = Start::read(words) else { return };
     let Some((Order::End(end), lent)) = link::accept(io::stdin()) else { return };
     let ending = Ending::new(end, start.grace);
-    let lease_end = LeaseEnd::new(end, lent.more);
+    let mut lease_end = LeaseEnd::new(end, lent.more);
     // Until our end: if the process that holds the lock was killed, its lease ends when everything
     // that it started has ended.
     let _lifeline = lent.lifeline;
-    let report = match start.command(lent.stdin) {
-        Ok((id, launcher)) => {
-            starting::leave_the_session(id);
-            let wait_for_all = start.wait_for_all;
-            let mut command =
-                Command { id, launcher, group: start.group, we, wait_for_all, stopped: false, stops: 0 };
-            command.watch(ending, lease_end, &wakes)
-        }
-        Err(error) => {
-            let outcome = Outcome::NotStarted(error.raw_os_error().unwrap_or(0));
-            Report { outcome, doomed: false }
+    // The lease may have ended already, if somebody stopped us or the process that started us.
+    let report = if now() >= lease_end.read() {
+        Report { outcome: Outcome::NotStarted(0), doomed: true }
+    } else {
+        match start.command(lent.stdin) {
+            Ok((id, launcher)) => {
+                starting::leave_the_session(id);
+                let wait_for_all = start.wait_for_all;
+                let mut command =
+                    Command { id, launcher, group: start.group, we, wait_for_all, stopped: false, stops: 0 };
+                command.watch(ending, lease_end, &wakes)
+            }
+            Err(error) => {
+                let outcome = Outcome::NotStarted(error.raw_os_error().unwrap_or(0));
+                Report { outcome, doomed: false }
+            }
         }
     };
     link::send_report(io::stdin(), SupervisorReport::Ended(report));
@@ -126,6 +131,8 @@ impl Command {
             let none_left = descendants::reap(self.id, |id, how| {
                 if id == self.id {
                     status = self.after(how).or(status);
+                } else if status.is_some() {
+                    self.after_its_end(id, how);
                 }
             });
             if let Some(status) = status

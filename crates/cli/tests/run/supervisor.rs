@@ -1,7 +1,8 @@
 //! The supervisor: no process of the command outlives the lease, even if `leasehold` is killed or
 //! stopped.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,29 @@ fn a_stop_of_leasehold_past_its_lease_ends_all_of_the_command_before_the_lock_is
         run.signal(Signal::CONT);
         run.finish().says(70, &["k: lease lost, so the command was ended"]);
     }
+}
+
+/// Regression: the supervisor started the command before it looked at the clock, so a command could begin
+/// after its lease if somebody stopped `leasehold` between the grant and the start.
+#[test]
+fn a_command_is_not_started_after_its_lease() {
+    let site = Site::new();
+    site.finish(site.process("mkfifo", &["events"])).exits_with(0);
+    // The stop may come too late.
+    until("a command is not started", || {
+        let run = site.start(site.telling("run", "--ttl 300ms k -- touch ran"));
+        let mut events = File::open(site.path("events")).unwrap();
+        // The first event is the grant.
+        events.read_exact(&mut [0]).unwrap();
+        run.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(400));
+        let ran = site.path("ran").exists();
+        run.signal(Signal::CONT);
+        let done = run.finish().exits_with(70);
+        assert!(ran || !site.path("ran").exists(), "{done:?}");
+        let _ = fs::remove_file(site.path("ran"));
+        done.err.starts_with("leasehold: k: lease lost, so the command was not run: ")
+    });
 }
 
 #[test]
