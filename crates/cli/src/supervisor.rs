@@ -190,6 +190,16 @@ impl Command {
         Some(how.as_raw())
     }
 
+    /// Handles a change of a process that the command left. If we wait for it, Ctrl-Z stops the run
+    /// when it stops that process.
+    fn after_its_end(&self, id: Pid, how: WaitStatus) {
+        let in_our_group = self.group.is_some() && getpgid(Some(id)).ok() == self.group;
+        if self.wait_for_all && in_our_group && how.stopping_signal() == Some(Signal::TSTP.as_raw()) {
+            let stop = Stop { command: id, signal: Signal::TSTP };
+            link::send_report(io::stdin(), SupervisorReport::Stopped(stop));
+        }
+    }
+
     /// A signal fails if all processes have ended, which is the purpose of most signals.
     fn handle(&self, order: Order) {
         let _ = match order {

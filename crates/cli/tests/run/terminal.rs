@@ -106,6 +106,22 @@ fn foreground_and_modes_are_as_without_us_before_during_and_after() {
     assert_eq!(seen("$L run --no-tty k -- sh ./look").matches("behind").count(), 1);
 }
 
+/// Regression: a run that waited for processes that its command had left was not stopped with them, so
+/// the shell had no prompt, and Ctrl-C did not reach them because they were stopped.
+#[test]
+fn ctrl_z_stops_a_run_that_waits_for_what_its_command_left() {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    let left =
+        "while kill -0 $$; do sleep 0.02; done 2>&-; echo al''one; until [ -e go ]; do sleep 0.02; done";
+    pty.enters_until(&format!("$L run --wait-for-all k -- sh -c '({left}) & exit 3'"), "alone");
+    pty.is_stopped();
+    pty.enters("fg");
+    site.go();
+    pty.wait_for("> ");
+    pty.enters_until("echo code''=$?", "code=3");
+}
+
 #[test]
 fn an_interactive_shell_has_job_control() {
     let site = Site::new();
