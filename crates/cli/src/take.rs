@@ -6,7 +6,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{Acquire, FaultKind, Guard, Held, LockError, Locks, MemberVote, Mode, ReleaseError, Renewal};
+use leasehold::{
+    Acquire, FaultKind, Guard, Held, LockError, Locks, MemberVote, Mode, ReleaseError, RenewError, Renewal,
+};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -163,16 +165,18 @@ fn acquisition(request: &LockRequest, locks: &Locks) -> Acquire {
 
 /// Extends a lock that was handed over in the queue to its TTL. Until its first renewal it lasts
 /// only for a short window, and a command that needs its grace period before the lease's end would
-/// be told to end at once.
+/// be told to end at once. So this tries again until the lease is extended, or has ended.
 async fn claim(request: &LockRequest, guard: &Guard) {
     let ttl = request.ttl.duration();
-    if guard.remaining() < ttl / 2 {
+    while guard.is_held() && guard.remaining() < ttl / 2 {
         let left =
             request.max_hold.map_or(ttl, |max_hold| max_hold.saturating_sub(guard.held_for() + SENDING));
-        // If this fails, the lease is unchanged, and is renewed like any other.
-        let _ = guard.renew(ttl.min(left)).await;
+        let Err(RenewError::Unreachable(_)) = guard.renew(ttl.min(left)).await else { break };
+        sleep(BETWEEN_CLAIMS).await;
     }
 }
+
+const BETWEEN_CLAIMS: Duration = Duration::from_millis(50);
 
 /// A renewal is sent some time after its length was computed, and must not exceed the longest hold.
 const SENDING: Duration = Duration::from_millis(50);

@@ -152,3 +152,24 @@ fn a_release_waits_three_seconds_for_a_stopped_server_at_any_ttl() {
         assert_eq!(done.err.contains("may be run again"), code == 69, "{done:?}");
     }
 }
+
+/// Regression: a lock that is handed over lasts for two seconds until it is renewed. If its first renewal
+/// failed, the command was started and told to end at once, because less than its grace period was left.
+#[test]
+fn a_command_is_not_told_to_end_because_the_first_renewal_after_a_hand_over_failed() {
+    let (server, site) = Site::on_server(Flavor::Redis82);
+    let allow = |rule: &str| server.text(&["ACL", "SETUSER", "web", "on", ">pw", "~*", "&*", "+@all", rule]);
+    allow("+pexpire");
+    let holder = site.holder(&["k"]);
+    let waiter = Site::on(&server.url().replace("//", "//web:pw@"));
+    let waits =
+        waiter.start(waiter.by_environment(&["run", "-v", "--ttl", "10", "k", "--", "sh", "-c", "exit 3"]));
+    site.wait_for_waiters(1);
+    allow("-pexpire");
+    site.go();
+    holder.finish().silent(0);
+    let refused = Instant::now();
+    until("its first renewals were refused", || refused.elapsed() > Duration::from_millis(300));
+    allow("+pexpire");
+    waits.finish().exits_with(3);
+}
