@@ -70,9 +70,9 @@ struct Bench<'a> {
 impl Bench<'_> {
     async fn memory(&mut self) -> Result<(), AnyError> {
         let count = self.settings.pick(100_000, 500);
-        let empty = Vitals::of(self.server);
+        let empty = settled(self.server).await;
         let guards = take(&self.locks, "capacity", count, LONG).await?;
-        let held = Vitals::of(self.server);
+        let held = settled(self.server).await;
         release(guards).await?;
         self.add("server memory per held lock", "B", held.since(&empty).memory / count as f64);
         self.server.text(&["FLUSHALL"]);
@@ -124,14 +124,14 @@ impl Bench<'_> {
         let count = self.settings.pick(4_000, 300);
         let holder = Locks::connect(&self.store.url).await?;
         let guard = holder.mutex("waited for").ttl(LONG).lock().await?;
-        let before = Vitals::of(self.server);
+        let before = settled(self.server).await;
         let mutex = self.locks.mutex("waited for");
         let waiting: Vec<JoinHandle<Result<Guard, LockError>>> =
             (0..count).map(|_| tokio::spawn(mutex.lock().into_future())).collect();
         while holder.inspect("waited for").await?.waiters.len() < count {
             sleep(Duration::from_millis(20)).await;
         }
-        let used = Vitals::of(self.server).since(&before);
+        let used = settled(self.server).await.since(&before);
         self.add("server memory per waiter", "B", used.memory / count as f64);
         waiting.iter().for_each(JoinHandle::abort);
         guard.release().await?;
@@ -188,6 +188,21 @@ impl Bench<'_> {
         let of = Of { workload: WORKLOAD.name, backend: self.store.backend, case: "" };
         self.figures.add(of, measure, unit, value);
     }
+}
+
+/// The statistics of a server once its memory is the same again after a second. It counts the buffers
+/// of each client once a second only; until then, those of new clients look like memory of locks.
+async fn settled(server: &Server) -> Vitals {
+    let mut last = Vitals::of(server);
+    for _ in 0..5 {
+        sleep(Duration::from_millis(1100)).await;
+        let now = Vitals::of(server);
+        if (now.memory - last.memory).abs() < 1000.0 {
+            return now;
+        }
+        last = now;
+    }
+    last
 }
 
 async fn cycles(locks: &Locks, key: &str, count: u32) -> Result<(), AnyError> {
