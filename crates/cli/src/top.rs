@@ -98,7 +98,11 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
     on_a_terminal()?;
     // Before there are other threads.
     let mut signals = Signals::catch()?;
-    let locks = place.look(false).await?;
+    let locks = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(End::Signal(signal.as_raw())),
+        locks = place.look(false) => locks?,
+    };
     let mut watching = Watching::begin(locks.watch(&prefix));
     let mut view = View::of(plain(locks.store()));
     let mut screen = Screen::take()?;

@@ -118,6 +118,18 @@ fn ctrl_z_gives_the_shell_its_terminal_and_fg_draws_all_of_it_again() {
     pty.enters_until("echo code''=$?", "code=0");
 }
 
+/// Regression: it read signals only once it was connected, so Ctrl-C did nothing for as long as it tried.
+#[test]
+fn ctrl_c_ends_top_while_it_tries_to_reach_a_store() {
+    let (server, site) = Site::on_server(Flavor::Valkey91);
+    server.stop();
+    let mut pty = Pty::script(&site, "$L top --outage-limit 10m; echo code=$?");
+    pty.wait_for("cannot reach");
+    pty.types(CTRL_C);
+    pty.dies_of(Signal::INT);
+    server.cont();
+}
+
 #[test]
 fn without_a_terminal_it_says_what_to_do_before_anything_is_sent() {
     let site = Site::on(&format!("redis://user:{SECRET}@127.0.0.1:1"));
