@@ -811,6 +811,13 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        name: "the supervisor starts a command whose lease has ended",
+        file: "crates/cli/src/supervisor.rs",
+        from: "if now() >= lease_end.read() {",
+        to: "if lease_end.read() == 0 {",
+        tests: &[(Run, "supervisor::a_command_is_not_started_after_its_lease")],
+    },
+    Bug {
         name: "the command survives both leasehold and the supervisor",
         file: "crates/cli/src/supervisor/linux.rs",
         from: "    let _ = set_parent_process_death_signal(Some(signal));",
