@@ -31,6 +31,9 @@ pub(crate) fn max_ttl() -> Result<Option<Duration>, Failure> {
     time_of(MAX_TTL, value_of(MAX_TTL))
 }
 
+/// The longest variable that Linux passes to a program, without its equals sign and its end.
+const MOST_OF_A_VARIABLE: usize = 128 * 1024 - 2;
+
 /// The locks that outer runs hold, wherever that is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OuterLocks(Vec<OuterLock>);
@@ -92,6 +95,19 @@ impl OuterLocks {
         })
     }
 
+    /// Refuses more keys than the environment of the command can name.
+    pub(crate) fn leave_room_for(&self, request: &LockRequest) -> Result<(), Failure> {
+        let lengths = self.and(request).map(|(name, value)| name.len() + value.len());
+        if lengths.into_iter().all(|length| length < MOST_OF_A_VARIABLE) {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "{}: these are more keys than the variables {KEYS} and {MODES} have room for, which is 128 KiB each: name \
+             fewer",
+            request.keys
+        )))
+    }
+
     /// Returns true if a request in this mode can be granted while all of them are held.
     fn leave(&self, key: &Key, mode: Mode) -> bool {
         match mode {
@@ -126,7 +142,6 @@ impl OuterLocks {
         let all: Vec<_> = self.0.iter().cloned().chain(inner).collect();
         let keys: Vec<_> = all.iter().map(|lock| &*lock.key).collect();
         let modes: Vec<_> = all.iter().map(|lock| written(lock.mode)).collect();
-        // A variable has room for 128 KiB.
         let mut stores: Vec<_> = all.iter().map(|lock| &*lock.store).collect();
         for nth in (1..stores.len()).rev() {
             if stores[nth] == stores[nth - 1] {
@@ -275,6 +290,19 @@ mod tests {
                 assert_eq!(is_refused, refused.contains(&key), "{here} {key}");
             }
         }
+    }
+
+    /// Regression: the command could not be started, after all keys had been acquired, and the message was
+    /// about its arguments.
+    #[test]
+    fn more_keys_than_a_variable_has_room_for_are_refused() {
+        let room = |keys: usize| {
+            let keys: Vec<_> = (0..keys).map(|nth| nth.to_string()).collect();
+            let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+            OuterLocks::default().leave_room_for(&request(&keys))
+        };
+        assert_eq!(room(13_105), Ok(()));
+        assert!(room(13_107).is_err_and(|failure| failure.code() == 64));
     }
 
     #[test]

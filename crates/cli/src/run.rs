@@ -58,6 +58,7 @@ Example: wait up to half a minute for the others, then deploy:
 pub(crate) async fn run(mut settings: Settings) -> Result<End, Failure> {
     let around = OuterLocks::at(&settings.request.place.store);
     settings.request.patience = around.patience(&settings.request)?;
+    around.leave_room_for(&settings.request)?;
     let request = &settings.request;
     let mut signals = Signals::catch()?;
     let (locks, guard) = take(request, &mut signals).await?;
