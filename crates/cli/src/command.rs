@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
@@ -56,8 +55,8 @@ fn dying(ttl: Duration) -> Duration {
 }
 
 impl Command {
-    /// Starts the command under a lease of these locks, which depends on their lifeline if there is
-    /// one.
+    /// Starts the command under a lease of these locks, which depends on their lifelines if there
+    /// are any.
     pub(crate) fn start(
         settings: &Settings,
         environment: Vec<(&'static str, OsString)>,
@@ -95,9 +94,7 @@ impl Command {
         let supervisor_handle = supervisor::Handle::of(&supervisor);
         let end = gone_by(supervisor::now(), held.remaining(), dying);
         // If it is already gone, the missing report says so.
-        let lifeline = locks.lifeline();
-        let lifeline = lifeline.as_ref().map(OwnedFd::as_fd);
-        let _ = supervisor::begin(&link, Order::End(end), theirs, lifeline);
+        let _ = supervisor::begin(&link, Order::End(end), theirs, &locks.lifelines());
         let stops = if terminal.is_some() { 0 } else { u64::MAX };
         Ok(Self {
             supervisor,

@@ -63,7 +63,7 @@ fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     let mut lease_end = LeaseEnd::new(end, lent.more);
     // Until our end: if the process that holds the lock was killed, its lease ends when everything
     // that it started has ended.
-    let _lifeline = lent.lifeline;
+    let _lifelines = lent.lifelines;
     // The lease may have ended already, if somebody stopped us or the process that started us.
     let report = if now() >= lease_end.read() {
         Report { outcome: Outcome::NotStarted(0), doomed: true }

@@ -54,7 +54,7 @@ macro_rules! read {
 /// is in another process.
 ///
 /// A grant ends when the process dies, as with `flock`, and not only when its lease does; see
-/// [`lifeline`](ProcessStore::lifeline).
+/// [`lifelines`](ProcessStore::lifelines).
 ///
 /// # Cancel safety
 ///
@@ -407,14 +407,17 @@ impl ProcessStore for FileStore {
     /// A descriptor with an `flock`: a process that finds that nobody holds it counts the leases of
     /// this store as ended. A process that was forked from this one, and has not called exec since,
     /// holds it too.
-    fn lifeline(&self) -> Option<OwnedFd> {
-        if self.notifier.sessions.own().is_none() {
-            let (sender, entered) = mpsc::channel();
-            let queue = self.queue().ok()?;
-            queue.send(|worker| worker.ledger().enter(), move |entered| drop(sender.send(entered)));
-            entered.recv().ok()?.ok()?;
-        }
-        self.notifier.sessions.lifeline()
+    fn lifelines(&self) -> Vec<OwnedFd> {
+        let lifeline = || {
+            if self.notifier.sessions.own().is_none() {
+                let (sender, entered) = mpsc::channel();
+                let queue = self.queue().ok()?;
+                queue.send(|worker| worker.ledger().enter(), move |entered| drop(sender.send(entered)));
+                entered.recv().ok()?.ok()?;
+            }
+            self.notifier.sessions.lifeline()
+        };
+        lifeline().into_iter().collect()
     }
 }
 

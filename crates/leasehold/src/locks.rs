@@ -278,19 +278,20 @@ impl Locks {
         self.askers.handle.report.read()
     }
 
-    /// A descriptor whose end ends the leases of these locks. While any process has it open, they
-    /// last until their ends; when the last process closes it, they end at once. This process has
-    /// it open anyway, and closes it when it dies, or when the locks and all their guards are gone.
-    /// So this is for a program that passes it to another process, which is to keep the leases
-    /// alive; for example a supervisor that ends the work before the next holder may start.
+    /// Descriptors whose end ends the leases of these locks. While any process has them open, the
+    /// leases last until their ends; when the last process closes one, the leases in its store end
+    /// at once. This process has them open anyway, and closes them when it dies, or when the locks
+    /// and all their guards are gone. So this is for a program that passes them to another process,
+    /// which is to keep the leases alive; for example a supervisor that ends the work before the
+    /// next holder may start.
     ///
-    /// The descriptor is closed on exec, so the caller must pass it on explicitly. `None` if leases
-    /// end only by their TTL: in all stores except the file store, and there too if the file system
-    /// refuses.
+    /// They are closed on exec, so the caller must pass them on explicitly. A file store has one,
+    /// unless the file system refuses, and a quorum has those of its members. There are none where
+    /// leases end only by their TTL, as in all other stores.
     #[cfg(unix)]
     #[must_use]
-    pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
-        self.askers.handle.store.lifeline()
+    pub fn lifelines(&self) -> Vec<std::os::fd::OwnedFd> {
+        self.askers.handle.store.lifelines()
     }
 
     /// Runs `work` while no request to the store is half done. This blocks until `work` has run,

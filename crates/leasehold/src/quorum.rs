@@ -233,6 +233,11 @@ impl Store for QuorumStore {
 }
 
 impl ProcessStore for QuorumStore {
+    #[cfg(unix)]
+    fn lifelines(&self) -> Vec<std::os::fd::OwnedFd> {
+        self.quorum.members.iter().flat_map(|member| member.store.lifelines()).collect()
+    }
+
     fn background_releases(&self) -> Option<&BackgroundReleases> {
         Some(&self.quorum.releases)
     }

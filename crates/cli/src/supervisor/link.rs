@@ -23,21 +23,25 @@ pub(super) struct InheritedFds {
     pub(super) stdin: OwnedFd,
     /// By how much the lease's end became later.
     pub(super) more: OwnedFd,
-    /// A store in a file ends our leases with our process; while the supervisor has this open, it
+    /// A store in a file ends our leases with our process; while the supervisor has these open, it
     /// does not.
-    pub(super) lifeline: Option<OwnedFd>,
+    pub(super) lifelines: Vec<OwnedFd>,
 }
 
-/// Sends the first order, with our stdin, the supervisor's end of a counter, and the descriptor
+/// The most descriptors that the kernel takes with one message (`SCM_MAX_FD`).
+const MOST_LENT: usize = 253;
+
+/// Sends the first order, with our stdin, the supervisor's end of a counter, and the descriptors
 /// whose closing ends our leases.
 pub(crate) fn begin(
     link: impl AsFd,
     order: Order,
     more: impl AsFd,
-    lifeline: Option<BorrowedFd<'_>>,
+    lifelines: &[OwnedFd],
 ) -> rustix::io::Result<()> {
     let stdin = io::stdin();
-    let lent: Vec<_> = [Some(stdin.as_fd()), Some(more.as_fd()), lifeline].into_iter().flatten().collect();
+    let lifelines = lifelines.iter().map(AsFd::as_fd);
+    let lent: Vec<_> = [stdin.as_fd(), more.as_fd()].into_iter().chain(lifelines).take(MOST_LENT).collect();
     lend(link, &order.to_bytes(), &lent)
 }
 
@@ -45,8 +49,8 @@ pub(crate) fn begin(
 pub(super) fn accept(link: impl AsFd) -> Option<(Order, InheritedFds)> {
     let mut bytes = [0; Order::LENGTH + BEYOND_RECORD];
     let (length, mut lent) = borrow(link, &mut bytes)?;
-    let (stdin, more, lifeline) = (lent.next()?, lent.next()?, lent.next());
-    Some((Order::parse(&bytes[..length])?, InheritedFds { stdin, more, lifeline }))
+    let (stdin, more, lifelines) = (lent.next()?, lent.next()?, lent.collect());
+    Some((Order::parse(&bytes[..length])?, InheritedFds { stdin, more, lifelines }))
 }
 
 /// Lends the launcher the command's stdin: its own is the connection.
@@ -72,7 +76,7 @@ pub(super) fn receive_error(link: impl AsFd) -> Option<i32> {
 }
 
 fn lend(link: impl AsFd, bytes: &[u8], lent: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_LENT))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     rights.push(SendAncillaryMessage::ScmRights(lent));
     sendmsg(link, &[IoSlice::new(bytes)], &mut rights, SENDS).map(drop)
@@ -80,7 +84,7 @@ fn lend(link: impl AsFd, bytes: &[u8], lent: &[BorrowedFd<'_>]) -> rustix::io::R
 
 /// A record that [`lend`] sent: its length, and what came with it.
 fn borrow(link: impl AsFd, bytes: &mut [u8]) -> Option<(usize, std::vec::IntoIter<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_LENT))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let length = loop {
         let mut buffers = [IoSliceMut::new(bytes)];

@@ -354,6 +354,24 @@ fn a_process_that_we_may_not_kill_keeps_the_lock_when_leasehold_was_killed() {
     mixed.site.finish(mixed.run(&["-w", "20", "k", "--", "true"])).silent(0);
 }
 
+/// Regression: a quorum had no lifelines, so files that are members of one freed the lock when
+/// `leasehold` was killed, although the supervisor had not ended the command yet.
+#[test]
+fn files_in_a_quorum_keep_the_lock_of_a_killed_process_while_its_supervisor_lives() {
+    let directory = Site::new();
+    let files = ["a", "b", "c"].map(|name| format!("file:{}", directory.path(name).display()));
+    let site = Site::on(&format!("quorum:max-ttl=10s,{}", files.join(",")));
+    let (run, all) = scattered(&site, &["--ttl", "10", "k"]);
+    let supervisor = supervisor_of(&run);
+    kill_with(&supervisor, Signal::STOP);
+    run.signal(Signal::KILL);
+    run.finish().died_of(Signal::KILL);
+    site.finish(site.run(&["-n", "--ttl", "10", "k", "--", "true"])).says(75, &["k: held by"]);
+    kill_with(&supervisor, Signal::CONT);
+    until("all are gone", || are_gone(&all));
+    site.finish(site.run(&["-w", "10", "--ttl", "10", "k", "--", "true"])).silent(0);
+}
+
 #[test]
 fn the_supervisor_survives_signals_that_end_other_processes() {
     let site = Site::new();

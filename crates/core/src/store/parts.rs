@@ -137,11 +137,11 @@ impl dyn Store {
         self.parts().member?.identity()
     }
 
-    /// See [`ProcessStore::lifeline`].
+    /// See [`ProcessStore::lifelines`].
     #[cfg(unix)]
     #[must_use]
-    pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
-        self.parts().process?.lifeline()
+    pub fn lifelines(&self) -> Vec<std::os::fd::OwnedFd> {
+        self.parts().process.map(ProcessStore::lifelines).unwrap_or_default()
     }
 
     /// See [`ProcessStore::background_releases`].
@@ -369,11 +369,11 @@ pub trait AdminStore: fmt::Debug + Send + Sync {
 
 /// Ties of leases to a process of this machine.
 pub trait ProcessStore: fmt::Debug + Send + Sync {
-    /// A descriptor on which the leases of this store depend in addition to their ends: they last
-    /// only while some process has it, or a copy of it, open. This may block briefly.
+    /// The descriptors on which the leases of this store depend in addition to their ends: they last
+    /// only while some process has these, or copies of them, open. This may block briefly.
     #[cfg(unix)]
-    fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
-        None
+    fn lifelines(&self) -> Vec<std::os::fd::OwnedFd> {
+        Vec::new()
     }
 
     /// The releases that this store still makes after it has answered, if there are any. A process

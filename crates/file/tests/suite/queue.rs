@@ -38,7 +38,7 @@ pub(crate) fn do_task(task: &str, file: &Path) {
             other => panic!("no such task: {other}"),
         }
         if task == "holder with a supervisor" {
-            let lifeline = store.lifeline().unwrap();
+            let lifeline = store.lifelines().remove(0);
             // It lives until our parent closes the pipe, even after we are gone.
             let mut supervisor = Command::new("cat");
             #[expect(

@@ -324,12 +324,12 @@ impl Locks {
         Events(self.0.events())
     }
 
-    /// A descriptor whose end ends the leases of these locks, as
-    /// [`leasehold::Locks::lifeline`](crate::Locks::lifeline).
+    /// Descriptors whose end ends the leases of these locks, as
+    /// [`leasehold::Locks::lifelines`](crate::Locks::lifelines).
     #[cfg(unix)]
     #[must_use]
-    pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
-        self.0.lifeline()
+    pub fn lifelines(&self) -> Vec<std::os::fd::OwnedFd> {
+        self.0.lifelines()
     }
 
     /// Runs `work` while no request to the store is half done, as
