@@ -53,7 +53,8 @@ impl AdminStore for QuorumStore {
             let (seen, answered) = asked(quorum, quorum.look_limit(), key, look).await;
             quorum.verdict(&answered, "answered")?;
             let states: Vec<_> = seen.iter().flatten().cloned().collect();
-            let mut holders = held_by_a_majority(&states, quorum.majority());
+            let silent = quorum.members.len() - states.len();
+            let mut holders = held_by_a_majority(&states, quorum.majority(), silent);
             let is_named = |held: &HolderInfo| held.fence == Some(fence);
             let held = match holders.iter().position(is_named) {
                 Some(named) => Some(holders.swap_remove(named)),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Ballot, Fault, HoldAnswer, HolderInfo, InspectStore, Key, KeyState, Notices, ScanPage, ScanPosition,
-    Store, StoreFuture,
+    Ballot, Fault, HoldAnswer, HolderInfo, InspectStore, Key, KeyState, Mode, Notices, Owner, ScanPage,
+    ScanPosition, Store, StoreFuture,
 };
 
 use super::QuorumStore;
@@ -20,12 +20,13 @@ use super::state::QuorumState;
 pub(super) const MANY_KEYS_LIMIT: Duration = Duration::from_secs(30);
 
 impl InspectStore for QuorumStore {
-    /// The holders of the key at a majority, and the queue of the first member that has one.
+    /// The holders of the key at a majority, as far as the members that answer can tell, and the
+    /// queue of the first member that has one.
     fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
         Box::pin(async move {
             let look = |store: Arc<dyn Store>, key| async move { store.inspector()?.inspect(&key).await };
             let states = all_say(&self.quorum, self.quorum.look_limit(), key, look).await?;
-            Ok(seen(&self.quorum, key.clone(), &states))
+            Ok(seen(&self.quorum, key.clone(), &states, states.len()))
         })
     }
 
@@ -42,10 +43,11 @@ impl InspectStore for QuorumStore {
             };
             let mut by_key: BTreeMap<Key, Vec<KeyState>> = BTreeMap::new();
             let listed = all_say(&self.quorum, MANY_KEYS_LIMIT, prefix, look).await?;
+            let answered = listed.len();
             for state in listed.into_iter().flatten() {
                 by_key.entry(state.key.clone()).or_default().push(state);
             }
-            let states = by_key.into_iter().map(|(key, states)| seen(&self.quorum, key, &states));
+            let states = by_key.into_iter().map(|(key, states)| seen(&self.quorum, key, &states, answered));
             let is_shown = |state: &KeyState| {
                 !state.holders.is_empty() || !state.waiters.is_empty() || state.damage.is_some()
             };
@@ -86,7 +88,8 @@ impl InspectStore for QuorumStore {
             let of = |nth: usize| -> Vec<KeyState> {
                 answers.iter().filter_map(|states| states.get(nth).cloned()).collect()
             };
-            let states = keys.iter().enumerate().map(|(nth, key)| seen(&self.quorum, key.clone(), &of(nth)));
+            let seen = |(nth, key): (usize, &Key)| seen(&self.quorum, key.clone(), &of(nth), answers.len());
+            let states = keys.iter().enumerate().map(seen);
             Ok(states.collect())
         })
     }
@@ -151,9 +154,11 @@ pub(super) async fn asked<About: ToOwned + ?Sized, T: Send + 'static, F: Asking<
     (answers, ballot)
 }
 
-fn seen(quorum: &QuorumState, key: Key, states: &[KeyState]) -> KeyState {
+/// What these states of a key come to, which are those of the members that `answered`, except
+/// perhaps of some that have nothing at the key.
+fn seen(quorum: &QuorumState, key: Key, states: &[KeyState], answered: usize) -> KeyState {
     let queue = states.iter().map(|state| &state.waiters).find(|queue| !queue.is_empty());
-    let holders = held_by_a_majority(states, quorum.majority());
+    let holders = held_by_a_majority(states, quorum.majority(), quorum.members.len() - answered);
     let mut state = KeyState::new(key, holders, queue.cloned().unwrap_or_default());
     state.damage = states.iter().find_map(|state| state.damage.clone());
     // With the latest of the members' clocks, no fence appears to be in the future: fences are
@@ -166,13 +171,19 @@ fn seen(quorum: &QuorumState, key: Key, states: &[KeyState]) -> KeyState {
 }
 
 /// The holders at a majority, by fence; several if they share the key.
-pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<HolderInfo> {
+///
+/// Each of the members that are `silent` may have any of the leases that the others show. So a lease
+/// counts as held if it would be held with them: nobody is told that a lock is free although its
+/// holder relies on it. Of several leases that exclude each other, the one at most members counts.
+pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize, silent: usize) -> Vec<HolderInfo> {
     let all: Vec<&HolderInfo> = states.iter().flat_map(|state| &state.holders).collect();
-    let mut seen: Vec<HolderInfo> = Vec::new();
+    let mut seen: Vec<(usize, HolderInfo)> = Vec::new();
     for one in &all {
         let mut same: Vec<&HolderInfo> =
             all.iter().filter(|other| one.owner.is_same(&other.owner)).copied().collect();
-        if same.len() < majority || seen.iter().any(|held| one.owner.is_same(&held.owner)) {
+        // What is not a lock is never taken for one elsewhere.
+        let unknown = if one.owner == Owner::NotALock { 0 } else { silent };
+        if same.len() + unknown < majority || seen.iter().any(|(_, held)| one.owner.is_same(&held.owner)) {
             continue;
         }
         // A lease is held for as long as a majority of the members keeps it; a lease without an end
@@ -181,14 +192,19 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Ho
             std::cmp::Reverse(holding.remaining.map_or((1, None), |left| (0, Some(left))))
         });
         let mut held = (*one).clone();
-        held.remaining = same[majority - 1].remaining;
+        held.remaining = same[majority.min(same.len()) - 1].remaining;
         // The fence that a majority shows is the agreed one: a slow member may have answered a
         // greater fence since.
         let shown = |fence| same.iter().filter(|holding| holding.fence == fence).count();
         let agreed = same.iter().map(|holding| holding.fence).find(|fence| shown(*fence) >= majority);
         held.fence = agreed.unwrap_or_else(|| same.iter().filter_map(|holding| holding.fence).max());
-        seen.push(held);
+        seen.push((same.len(), held));
     }
+    let most = seen.iter().max_by_key(|(count, held)| (*count, held.fence)).cloned();
+    let Some((_, most)) = most else { return Vec::new() };
+    let shares = |held: &HolderInfo| held.mode == most.mode && held.mode != Mode::Exclusive;
+    seen.retain(|(count, held)| *count >= majority || *held == most || shares(held));
+    let mut seen: Vec<_> = seen.into_iter().map(|(_, held)| held).collect();
     seen.sort_by_key(|held| held.fence);
     seen
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use leasehold_core::{Fence, Holder, HolderInfo, Key, KeyState, Owner};
+use leasehold_core::{Fence, Holder, HolderInfo, Key, KeyState, Mode, Owner};
 
 use super::held_by_a_majority;
 
@@ -23,7 +23,7 @@ fn at(holding: HolderInfo) -> KeyState {
 /// The merged view of a majority of five.
 fn seen(holders: impl IntoIterator<Item = HolderInfo>) -> Vec<HolderInfo> {
     let states: Vec<_> = holders.into_iter().map(at).collect();
-    held_by_a_majority(&states, 3)
+    held_by_a_majority(&states, 3, 0)
 }
 
 #[test]
@@ -66,11 +66,28 @@ fn the_fence_of_a_holder_is_that_of_a_majority_or_otherwise_the_greatest() {
 }
 
 #[test]
+fn a_silent_member_may_have_any_lease_but_only_one_of_several_that_exclude_each_other() {
+    let left = Some(SECOND);
+    let with_silent = |holders: Vec<HolderInfo>, silent| {
+        let states: Vec<_> = holders.into_iter().map(at).collect();
+        held_by_a_majority(&states, 3, silent)
+    };
+    let split = || vec![shown(7, 0, 5, left), shown(8, 0, 6, left), shown(8, 1, 6, left)];
+    assert_eq!(with_silent(split(), 0), []);
+    assert_eq!(with_silent(split(), 1), [shown(8, 0, 6, left)]);
+    assert_eq!(with_silent(split(), 2), [shown(8, 0, 6, left)], "the one at most members");
+    let not_a_lock = HolderInfo::exclusive(key("k"), Owner::NotALock, None, None);
+    assert_eq!(with_silent(vec![not_a_lock], 2), []);
+    let readers = split().into_iter().map(|reader| reader.in_mode(Mode::Shared)).collect();
+    assert_eq!(with_silent(readers, 2).len(), 2);
+}
+
+#[test]
 fn shared_holders_are_shown_in_the_order_of_their_fences() {
     let late = seen([shown(8, 0, 6, None), shown(8, 0, 6, None), shown(8, 0, 6, None)]);
     let both = |first: &HolderInfo, second: &HolderInfo| {
         let state = KeyState::new(key("k"), vec![first.clone(), second.clone()], vec![]);
-        held_by_a_majority(&[state.clone(), state.clone(), state], 3)
+        held_by_a_majority(&[state.clone(), state.clone(), state], 3, 0)
     };
     let early = shown(7, 0, 5, None);
     assert_eq!(both(&late[0], &early), [early.clone(), late[0].clone()]);

@@ -20,6 +20,24 @@ async fn a_key_held_at_a_minority_is_shown_as_free_and_is_not_listed() {
     assert_eq!(held, [0, 1, 0]);
 }
 
+/// Regression: a member had forgotten the lease and another one did not answer, so an observer was
+/// told that the lock is free, although its holder relied on it.
+#[tokio::test(start_paused = true)]
+async fn a_key_is_shown_as_held_if_a_member_that_does_not_answer_may_make_a_majority_for_its_holder() {
+    let (world, quorum, attempt, fence) = held_at(3).await;
+    world.members[0].memory.forget();
+    world.members[1].on("inspect", passing("connection refused"));
+    world.members[1].on("list", passing("connection refused"));
+    let state = quorum.inspect(&key("k")).await.unwrap();
+    let held: Vec<_> = state.holders.iter().map(|held| (held.owner.holder(), held.fence)).collect();
+    assert_eq!(held, [(Some(attempt.holder), Some(fence))]);
+    assert_eq!(quorum.list(b"").await.unwrap().len(), 1);
+    assert_eq!(quorum.inspect_all(&[key("k")]).await.unwrap()[0].holders.len(), 1);
+    // With a majority that does not have it, it is free, whatever the third one has.
+    world.members[2].memory.release(&attempt).await.unwrap();
+    assert!(quorum.inspect(&key("k")).await.unwrap().holders.is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn waiters_are_shown_in_the_order_of_the_first_nonempty_queue_also_of_a_free_key() {
     let (world, quorum) = quorum_of(3);
