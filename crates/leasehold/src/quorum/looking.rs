@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Ballot, Fault, HoldAnswer, HolderInfo, InspectStore, Key, KeyState, Mode, Notices, Owner, ScanPage,
-    ScanPosition, Store, StoreFuture,
+    ScanPosition, Store, StoreFuture, Vote,
 };
 
 use super::QuorumStore;
@@ -115,25 +115,48 @@ const fn of_member(position: ScanPosition, section_there: usize) -> ScanPosition
     ScanPosition { section: position.section | section_there << MEMBER_BITS, at: position.at }
 }
 
-/// What the members answer about something within `limit`; a majority must answer.
+/// What the members answer about something within `limit`; a majority must answer. Nobody waits for
+/// a member that is silent, if the others are a majority.
 pub(super) async fn all_say<About: ToOwned + ?Sized, T: Send + 'static, F: Asking<T>>(
     quorum: &Arc<QuorumState>,
     limit: Duration,
     about: &About,
     look: impl Fn(Arc<dyn Store>, About::Owned) -> F,
 ) -> Result<Vec<T>, Fault> {
-    let (answers, ballot) = asked(quorum, limit, about, look).await;
+    let all_answer = |answers: &[Option<T>]| {
+        let mut answers = answers.iter().zip(&quorum.members);
+        answers.all(|(answer, member)| answer.is_some() || member.is_silent())
+    };
+    let enough = |answers: &[_], ballot: &Ballot| ballot.vote() == Vote::Done && all_answer(answers);
+    answers_of(quorum, asked_until(quorum, limit, about, look, enough).await)
+}
+
+/// The answers of a majority at least.
+pub(super) fn answers_of<T>(
+    quorum: &QuorumState,
+    (answers, ballot): (Vec<Option<T>>, Ballot),
+) -> Result<Vec<T>, Fault> {
     quorum.verdict(&ballot, "answered")?;
     Ok(answers.into_iter().flatten().collect())
 }
 
-/// The same from however few members, with the count, in the order of the members and with a gap
-/// for each that did not answer.
+/// The same from all members that answer in time, however few, with the count, in the order of the
+/// members and with a gap for each that did not answer.
 pub(super) async fn asked<About: ToOwned + ?Sized, T: Send + 'static, F: Asking<T>>(
     quorum: &Arc<QuorumState>,
     limit: Duration,
     about: &About,
     look: impl Fn(Arc<dyn Store>, About::Owned) -> F,
+) -> (Vec<Option<T>>, Ballot) {
+    asked_until(quorum, limit, about, look, |_, _| false).await
+}
+
+async fn asked_until<About: ToOwned + ?Sized, T: Send + 'static, F: Asking<T>>(
+    quorum: &Arc<QuorumState>,
+    limit: Duration,
+    about: &About,
+    look: impl Fn(Arc<dyn Store>, About::Owned) -> F,
+    enough: impl Fn(&[Option<T>], &Ballot) -> bool,
 ) -> (Vec<Option<T>>, Ballot) {
     let mut answers: Vec<Option<T>> = quorum.members.iter().map(|_| None).collect();
     let mut ballot = Ballot::new(quorum.members.len());
@@ -147,8 +170,7 @@ pub(super) async fn asked<About: ToOwned + ?Sized, T: Send + 'static, F: Asking<
                     HoldAnswer::Done
                 }),
             );
-            // Inspecting is rare and may take its time, so wait for every member that answers.
-            false
+            enough(&answers, &ballot)
         })
         .await;
     (answers, ballot)

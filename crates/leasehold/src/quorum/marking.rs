@@ -9,7 +9,7 @@ use leasehold_core::{
 };
 
 use super::QuorumStore;
-use super::looking::{MANY_KEYS_LIMIT, all_say, asked};
+use super::looking::{MANY_KEYS_LIMIT, answers_of, asked};
 
 impl MarkStore for QuorumStore {
     /// Marks the keys at all members, and returns the majority's answer. Whoever reads from a
@@ -30,12 +30,14 @@ impl MarkStore for QuorumStore {
         })
     }
 
-    /// The latest mark among the answers of a majority. A member that restarted without its state,
+    /// The latest mark among the answers of a majority. This also waits for a member that is silent,
+    /// which may be the only one left that has the mark. A member that restarted without its state,
     /// or that was down when a mark was written, has no mark, and nobody copies it there.
     fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
         Box::pin(async move {
             let look = |store: Arc<dyn Store>, key| async move { store.marks()?.marked(&key).await };
-            Ok(latest(&all_say(&self.quorum, self.quorum.look_limit(), key, look).await?))
+            let asked = asked(&self.quorum, self.quorum.look_limit(), key, look).await;
+            Ok(latest(&answers_of(&self.quorum, asked)?))
         })
     }
 
@@ -62,8 +64,8 @@ impl MarkStore for QuorumStore {
                 store.marks()?.list_marks(&prefix).await
             };
             let mut by_key: BTreeMap<Key, Vec<Marked>> = BTreeMap::new();
-            let listed = all_say(&self.quorum, MANY_KEYS_LIMIT, prefix, look).await?;
-            for (key, marked) in listed.into_iter().flatten() {
+            let listed = asked(&self.quorum, MANY_KEYS_LIMIT, prefix, look).await;
+            for (key, marked) in answers_of(&self.quorum, listed)?.into_iter().flatten() {
                 by_key.entry(key).or_default().push(marked);
             }
             Ok(by_key.into_iter().map(|(key, answers)| (key, latest(&answers))).collect())

@@ -59,6 +59,8 @@ async fn an_inspection_uses_every_member_that_answers_in_time_and_needs_a_majori
     world.members[2].on("inspect", CallFate::Hung);
     assert_eq!(quorum.inspect(&key("k")).await.unwrap().holders.len(), 1);
     assert_eq!(world.passed(), 600 * MILLISECOND, "the third is waited for no longer");
+    assert_eq!(quorum.inspect(&key("k")).await.unwrap().holders.len(), 1);
+    assert_eq!(world.passed(), 650 * MILLISECOND, "and not again before it answers");
     world.members[1].on("inspect", passing("connection refused"));
     let fault = quorum.inspect(&key("k")).await.unwrap_err();
     let words =
