@@ -228,8 +228,8 @@ pub trait MemberStore: fmt::Debug + Send + Sync {
     }
 
     /// Serves requests for different keys together: grants attempts their keys, which have a
-    /// [`Proposal`](crate::Proposal), and releases others. A request that it does not serve has
-    /// changed nothing, and is made alone.
+    /// [`Proposal`](crate::Proposal), and releases others. A request that it does not serve is made
+    /// alone. So it has changed nothing, or no more than that request will.
     fn serve_batch<'a>(
         &'a self,
         grants: &'a [&'a Attempt],

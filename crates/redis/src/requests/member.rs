@@ -111,8 +111,14 @@ impl Client {
         for refusal in refused {
             self.is_served_singly(&mut route, &refusal)?;
         }
-        if let Some((heard, confirmation)) = last_heard.zip(self.confirmation) {
-            self.confirm(confirmation, &mut route, heard).await?;
+        if let Some((heard, confirmation)) = last_heard.zip(self.confirmation)
+            && let Err(fault) = self.confirm(confirmation, &mut route, heard).await
+        {
+            if releases.is_empty() {
+                return Err(fault);
+            }
+            // The releases are done. Each grant is made and confirmed again, alone.
+            served.granted.fill(None);
         }
         Ok(served)
     }
