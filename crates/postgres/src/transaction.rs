@@ -384,9 +384,11 @@ impl Scope {
     }
 
     /// A server that was promoted or restored continues in another timeline, and may have lost the
-    /// last writes of the previous one.
+    /// last writes of the previous one. After a clock was set back, it must not abstain for the time by
+    /// which the clock was set back.
     async fn noticed(&self, client: &Client, voided: &Voided, now: Stamp) -> Result<Stamp, TransactionError> {
-        if let Some(at) = voided.at.filter(|_| voided.known.as_ref() == Some(&voided.timeline)) {
+        let is_known = voided.known.as_ref() == Some(&voided.timeline);
+        if let Some(at) = voided.at.filter(|at| is_known && *at <= now) {
             return Ok(at);
         }
         let at = now.as_micros().to_string();

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use leasehold::postgres::init;
+use leasehold::{AnyStore, Locks};
 use servers::Postgres;
 use tokio::task::block_in_place;
 
-use crate::world::{Crowd, process, take, two, until};
+use crate::world::{BUSY, Crowd, process, take, two, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -34,4 +35,18 @@ async fn a_clock_that_is_set_back_by_an_hour_grants_nothing_twice_and_fences_ris
     kept.release().await.unwrap();
     assert!(take(&other, "kept").await.fence() > fence);
     until("nothing is left", async || other.list("").await.unwrap().is_empty()).await;
+}
+
+/// Regression: the member compared its clock with the time at which it may have forgotten leases. So
+/// after the clock was set back, it abstained for as long as that, and a second such member left no
+/// majority for hours.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_clock_is_set_back_by_an_hour_abstains_for_no_longer_than_the_longest_ttl() {
+    let server = block_in_place(Postgres::with_a_clock_to_set);
+    init(&server.url()).await.unwrap();
+    let member = AnyStore::from_url(&server.url()).unwrap();
+    let quorum = Locks::builder().ttl(2 * SECOND).outage_limit(BUSY).quorum([member], 5 * SECOND).unwrap();
+    take(&quorum, "k").await.release().await.unwrap();
+    server.set_clock(-3600);
+    take(&quorum, "l").await.release().await.unwrap();
 }
