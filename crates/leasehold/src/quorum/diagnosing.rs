@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ClockSeen, Diagnosis, Fence, Finding, Severity, StoreRole};
+use leasehold_core::{ClockSeen, Diagnosis, Fence, Finding, Records, Severity, StoreRole};
 
 use super::state::QuorumState;
 
@@ -103,8 +103,9 @@ fn clocks(at: &Arc<str>, max_ttl: Duration, clocks: &[ClockSeen]) -> Option<Find
         return Some(Finding::note("clocks", at, what));
     }
     let what = format!("the clock of {} is {apart_shown} ahead of that of {}", ahead.at, behind.at);
-    // The limit that the documentation of `QuorumStore` states.
-    let bound = max_ttl.saturating_sub(Fence::LEAST_MAX_TTL);
+    // How long a member abstains, less what its fences may be ahead and a proposal behind: the limit
+    // that the documentation of `QuorumStore` states.
+    let bound = (max_ttl + Records::AFTER_MAX_TTL).saturating_sub(2 * Fence::MARGIN);
     let severity = if apart > bound { Severity::Unsafe } else { Severity::Warning };
     let why = format!(
         "beyond {bound:?} apart, members that lose their state may repeat a fence; and one that is wrong may go on drifting"
@@ -130,7 +131,10 @@ mod tests {
             warning.severity == Severity::Warning && warning.what.contains("clock of a is 2.000 s ahead"),
             "{warning}"
         );
-        assert_eq!(judged(58_000_000).severity, Severity::Unsafe);
+        // Regression: it was unsafe from 55 s on, and with the smallest longest ttl from a second on,
+        // "beyond 0ns apart".
+        assert_eq!(judged(57_000_000).severity, Severity::Warning);
+        assert_eq!(judged(57_000_001).severity, Severity::Unsafe);
         assert!(clocks(&"q".into(), Duration::from_secs(60), &[clock("a", 9)]).is_none());
     }
 }

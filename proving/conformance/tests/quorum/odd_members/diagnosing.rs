@@ -98,12 +98,12 @@ async fn the_members_clocks_are_compared_and_those_that_may_be_apart_and_those_t
     set(1, Duration::ZERO);
     assert!(found(&world.quorum().diagnose(ALONE).await, "clocks").is_empty(), "one clock is not compared");
     let moment = Duration::from_micros(1);
-    // Members whose clocks differ by more than the longest TTL less 5 s may repeat a fence.
+    // Members whose clocks differ by more than the longest TTL less 3 s may repeat a fence.
     for (ahead, severity) in [
         (SECOND - moment, Severity::Note),
         (SECOND, Severity::Warning),
-        (MAX_TTL - 5 * SECOND, Severity::Warning),
-        (MAX_TTL - 5 * SECOND + moment, Severity::Unsafe),
+        (MAX_TTL - 3 * SECOND, Severity::Warning),
+        (MAX_TTL - 3 * SECOND + moment, Severity::Unsafe),
     ] {
         set(3, ahead);
         let diagnosis = world.quorum().diagnose(ALONE).await;
