@@ -96,6 +96,9 @@ pub(crate) async fn init(args: InitArgs) -> Result<End, Failure> {
 
 /// The database at a URL, and the SQL that creates its tables.
 fn database_at(url: &str) -> Result<(StoreUrl, String), Failure> {
+    if Stores::is_a_quorum(url) {
+        return Err(Failure::usage("a quorum has no tables of its own: name its databases, one at a time"));
+    }
     let store = StoreUrl::new(url)?;
     if !StoreUrl::is_begun_as_postgres(store.reveal()) {
         return Err(Failure::usage(

@@ -56,7 +56,7 @@ const WRONG: [(&[&str], &str); 42] = [
 ];
 
 /// Senseless lines of all tasks, with the error and the hint if any. `''` is an empty word.
-const WRONG_TASKS: [(&str, &str, &str); 68] = [
+const WRONG_TASKS: [(&str, &str, &str); 69] = [
     ("walk", "no task walk", ""),
     ("run k --", "no command", ""),
     ("run k", "no -- before it", "leasehold run k -- COMMAND"),
@@ -126,6 +126,8 @@ const WRONG_TASKS: [(&str, &str, &str); 68] = [
     ("init --group g", "no directory", ""),
     ("init d", "no --group", ""),
     ("init --store redis://127.0.0.1:1", "only a PostgreSQL store has tables", ""),
+    // Regression: it was refused as a kind of store that is not known, in a list that names it.
+    ("init --store quorum:postgres://h/app,redis://h", "a quorum has no tables of its own", ""),
     ("init --store postgres://h/app somewhere", "a store URL and a directory", ""),
     ("init --print-sql", "--store", ""),
     ("init --store postgres://u@h/app?sslmode=xx", "sslmode", ""),
