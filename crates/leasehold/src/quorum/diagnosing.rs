@@ -17,6 +17,9 @@ const APART: Duration = Duration::from_secs(1);
 /// The subject of the finding about a member that cannot be reached.
 const REACH: &str = "reach";
 
+/// The subject of the finding that says whether a member abstains.
+const QUARANTINE: &str = "quarantine";
+
 /// Examines all members at once, so that one that hangs does not delay the others.
 pub(super) async fn diagnose(quorum: &Arc<QuorumState>) -> Diagnosis {
     let role = StoreRole::Member { max_ttl: quorum.settings.max_ttl };
@@ -44,8 +47,17 @@ fn together(quorum: &QuorumState, brought: Vec<Option<Diagnosis>>) -> Diagnosis 
     let mut out_of_reach = 0;
     for (member, diagnosis) in quorum.members.iter().zip(brought) {
         let diagnosis = diagnosis.unwrap_or_else(|| silent(&member.name));
-        out_of_reach += usize::from(diagnosis.findings.iter().any(|finding| finding.about == REACH));
+        let has = |about| diagnosis.findings.iter().any(|finding| finding.about == about);
+        out_of_reach += usize::from(has(REACH));
+        let is_unseen = !has(REACH) && !has(QUARANTINE);
         all.findings.extend(diagnosis.findings);
+        if is_unseen {
+            let whole = quorum.settings.max_ttl.duration() + Records::AFTER_MAX_TTL;
+            let note = format!(
+                "not looked at: it abstains for {whole:?} after its first use, and when it may have forgotten leases"
+            );
+            all.findings.push(Finding::note(QUARANTINE, &member.name, note));
+        }
         all.clocks.extend(diagnosis.clocks);
     }
     let (count, at) = (quorum.members.len(), Arc::from(&*quorum.settings.name));

@@ -42,6 +42,9 @@ async fn members_out_of_reach_are_warned_of_while_the_others_are_enough_and_it_i
             assert!(matches!(finding.remedy, Remedy::Advice(_)), "{finding:?}");
         }
         assert!(found(&diagnosis, "members").is_empty(), "an odd number, all of them different");
+        let unseen = found(&diagnosis, "quarantine");
+        assert_eq!(unseen.len(), 5 - silent, "of each that answers");
+        assert!(unseen.iter().all(|note| note.severity == Severity::Note && note.what.contains("21s")));
         let max_ttl = said(&diagnosis, "max-ttl");
         assert!(max_ttl.0 == Severity::Note && max_ttl.1.starts_with("20s: it must be the same"));
     }
