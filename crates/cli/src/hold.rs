@@ -17,9 +17,9 @@ use rustix::stdio::dup2_stdout;
 use tokio::sync::oneshot;
 
 use crate::args::AcquireArgs;
-use crate::environment::OuterLocks;
 use crate::exit::{End, Failure};
 use crate::lock_request::LockRequest;
+use crate::outer_locks::OuterLocks;
 use crate::say;
 use crate::signals::Signals;
 use crate::take::{ReleaseLimit, ReleaseOutcome, give_back, take_unless, tell_keeping};

@@ -9,11 +9,11 @@ use leasehold::{BeginError, JobGuard, Locks, Mark, MarkError, Misuse};
 
 use crate::args::{AcquireArgs, JobArgs, WaitingArgs};
 use crate::command::end_as;
-use crate::environment::OuterLocks;
 use crate::exit::{End, Failure};
 use crate::json::millis_of;
 use crate::lock_request::LockRequest;
 use crate::options::{exit_code, time_of};
+use crate::outer_locks::OuterLocks;
 use crate::run::work;
 use crate::say;
 use crate::settings::Settings;

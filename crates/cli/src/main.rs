@@ -27,6 +27,7 @@ mod ls;
 mod mark;
 mod metrics;
 mod options;
+mod outer_locks;
 mod pages;
 mod print;
 mod run;

@@ -10,8 +10,8 @@ use leasehold::{Event, Events, Fault, Guard, Locks};
 
 use crate::args::{AcquireArgs, CommandArgs};
 use crate::command::{Command, end_as, status_of};
-use crate::environment::{self, OuterLocks};
 use crate::exit::{End, Failure};
+use crate::outer_locks::{self, OuterLocks};
 use crate::say;
 use crate::settings::Settings;
 use crate::signals::Signals;
@@ -87,7 +87,7 @@ pub(crate) async fn work(
 ) -> Result<ExitStatus, Failure> {
     let request = &settings.request;
     let held = guard.held();
-    let told = environment::of_command(request, around, guard.fence());
+    let told = outer_locks::of_command(request, around, guard.fence());
     let mut fault = None;
     let events = locks.events();
     let mut command = Command::start(settings, told, &held, locks, signals)?;
