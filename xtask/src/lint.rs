@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::{
-    clock_rule, deny,
+    clock_rule, deny, import_circles,
     step::{Step, account, workspace},
     stop::Stop,
 };
@@ -18,15 +18,19 @@ pub(crate) fn run() -> Result<ExitCode, Stop> {
         // The workspace is checked with the features of all its crates together; the command has fewer.
         Step::cargo(&["clippy", "--package", "leasehold-cli", "--", "-D", "warnings"], &[]),
         Step::cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]),
-        clocks(),
+        rule(
+            "clocks, timers, tasks and randomness only in crates/leasehold/src/runtime.rs",
+            clock_rule::violations(workspace()),
+        ),
+        rule("no files that import each other in a circle", import_circles::circles(workspace())),
     ];
     steps.extend(deny::check());
     Ok(account("lint", &steps))
 }
 
-fn clocks() -> Step {
-    let name = "clocks, timers, tasks and randomness only in crates/leasehold/src/runtime.rs";
-    match clock_rule::violations(workspace()) {
+/// A rule of our own, with the places that break it.
+fn rule(name: &str, found: Result<Vec<String>, String>) -> Step {
+    match found {
         Ok(found) => {
             for violation in &found {
                 eprintln!("xtask: {violation}");

@@ -9,6 +9,7 @@ mod dist;
 mod faults;
 mod files;
 mod fuzz;
+mod import_circles;
 mod interop;
 #[cfg(test)]
 mod light;
