@@ -146,7 +146,13 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     let locks = if patient { locks.with_outage_limit(FOR_EVER) } else { locks };
     let outage_limit = (!patient).then(|| request.first_outage_limit());
     let telling = WaitReporter::of(request, &locks, started, outage_limit);
-    let beginning = with(telling, begin(&job, &locks, started));
+    let beginning = async {
+        let begun = with(telling, begin(&job, &locks, started)).await?;
+        if let Ok(job_guard) = &begun {
+            had(request, &locks, job_guard.guard(), started.elapsed()).await;
+        }
+        Ok(begun)
+    };
     let job_guard = match unless_told_to_end(&locks, &mut signals, beginning).await? {
         Ok(Ok(job_guard)) => job_guard,
         Ok(Err(skip)) => {
@@ -159,7 +165,6 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
             return Err(not_begun(request, &locks, error));
         }
     };
-    had(request, &locks, job_guard.guard(), started.elapsed()).await;
     let worked = work(&job.settings, &around, &locks, job_guard.guard(), &mut signals).await;
     let done = worked.as_ref().is_ok_and(ExitStatus::success);
     let mut last = ReleaseLimit::begin(job_guard.guard());

@@ -42,7 +42,11 @@ pub(crate) async fn take_unless<E>(
     let locks = reach(request, signals).await?;
     let first_limit = request.place.store.is_several().then(|| request.first_outage_limit());
     let telling = WaitReporter::of(request, &locks, started, first_limit.or(request.outage_limit()));
-    let asking = with(telling, ask(request, &locks, started));
+    let asking = async {
+        let guard = with(telling, ask(request, &locks, started)).await?;
+        had(request, &locks, &guard, started.elapsed()).await;
+        Ok(guard)
+    };
     let asking = async {
         tokio::select! {
             biased;
@@ -51,10 +55,7 @@ pub(crate) async fn take_unless<E>(
         }
     };
     match unless_told_to_end(&locks, signals, asking).await? {
-        Ok(Ok(guard)) => {
-            had(request, &locks, &guard, started.elapsed()).await;
-            Ok(Ok((locks, guard)))
-        }
+        Ok(Ok(guard)) => Ok(Ok((locks, guard))),
         Ok(Err(error)) => {
             undo(&locks, signals).await;
             Err(not_taken(request, &locks, error))

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use servers::Flavor;
+use servers::{Flavor, Server};
 
-use crate::harness::{Site, is_alive, until};
+use crate::harness::{Running, Site, is_alive, until};
 
 /// Records its own process id, that of a child, and each SIGTERM, and does not end.
 const STUBBORN: &str = "\
@@ -153,23 +153,44 @@ fn a_release_waits_three_seconds_for_a_stopped_server_at_any_ttl() {
     }
 }
 
+/// A run whose lock was handed over while its user may not renew.
+fn handed_over_without_renewals(server: &Server, site: &Site) -> Running {
+    allow(server, "+pexpire");
+    let holder = site.holder(&["k"]);
+    let user = Site::on(&server.url().replace("//", "//web:pw@"));
+    let words = ["run", "-v", "--ttl", "10", "k", "--", "sh", "-c", "echo begun; exit 3"];
+    let mut run = site.leasehold(&words);
+    run.env("LEASEHOLD_STORE", user.store());
+    let run = site.start(run);
+    site.wait_for_waiters(1);
+    allow(server, "-pexpire");
+    site.go();
+    holder.finish().silent(0);
+    let refused = Instant::now();
+    until("its first renewals were refused", || refused.elapsed() > Duration::from_millis(300));
+    run
+}
+
+fn allow(server: &Server, rule: &str) {
+    server.text(&["ACL", "SETUSER", "web", "on", ">pw", "~*", "&*", "+@all", rule]);
+}
+
 /// Regression: a lock that is handed over lasts for two seconds until it is renewed. If its first renewal
 /// failed, the command was started and told to end at once, because less than its grace period was left.
 #[test]
 fn a_command_is_not_told_to_end_because_the_first_renewal_after_a_hand_over_failed() {
     let (server, site) = Site::on_server(Flavor::Redis82);
-    let allow = |rule: &str| server.text(&["ACL", "SETUSER", "web", "on", ">pw", "~*", "&*", "+@all", rule]);
-    allow("+pexpire");
-    let holder = site.holder(&["k"]);
-    let waiter = Site::on(&server.url().replace("//", "//web:pw@"));
-    let waits =
-        waiter.start(waiter.by_environment(&["run", "-v", "--ttl", "10", "k", "--", "sh", "-c", "exit 3"]));
-    site.wait_for_waiters(1);
-    allow("-pexpire");
-    site.go();
-    holder.finish().silent(0);
-    let refused = Instant::now();
-    until("its first renewals were refused", || refused.elapsed() > Duration::from_millis(300));
-    allow("+pexpire");
-    waits.finish().exits_with(3);
+    let run = handed_over_without_renewals(&server, &site);
+    allow(&server, "+pexpire");
+    run.finish().exits_with(3).out_is("begun\n");
+}
+
+/// Regression: no signals were read meanwhile, so the command began after the wish to end.
+#[test]
+fn a_signal_before_the_first_renewal_after_a_hand_over_ends_the_run_and_the_lock() {
+    let (server, site) = Site::on_server(Flavor::Redis82);
+    let run = handed_over_without_renewals(&server, &site);
+    run.signal(Signal::TERM);
+    run.finish().died_of(Signal::TERM).out_is("");
+    assert_eq!(server.text(&["EXISTS", "k"]).as_integer(), Some(0));
 }
