@@ -407,8 +407,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a request that is dropped is not undone",
         file: "crates/leasehold/src/lock/drive.rs",
-        from: "            self.handle().give_up(attempt);",
-        to: "            drop(attempt);",
+        from: "            self.handle().give_up(self.attempt.clone());",
+        to: "            drop(self.attempt.clone());",
         tests: &[(
             InMemory,
             "guards_in_virtual_time::a_place_in_the_queue_is_given_up_even_after_the_store_was_silent_beyond_the_ttl",
