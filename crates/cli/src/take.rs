@@ -321,7 +321,10 @@ impl ReleaseLimit {
                 return None;
             }
             self.announced = true;
-            say::line(format_args!("{}: {store} does not answer: trying for {left:.0?} more", request.keys));
+            say::line(format_args!(
+                "{}: {store} has not confirmed the release: trying for {left:.0?} more",
+                request.keys
+            ));
         }
     }
 }

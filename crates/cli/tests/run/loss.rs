@@ -112,7 +112,7 @@ fn a_server_that_is_gone_at_the_end_does_not_change_how_the_command_ended() {
     site.go();
     let done = run.finish().exits_with(3);
     let [first, last] = *done.err.lines().collect::<Vec<_>>() else { panic!("{done:?}") };
-    assert!(first.ends_with("does not answer: trying for 2s more"), "{done:?}");
+    assert!(first.ends_with("has not confirmed the release: trying for 2s more"), "{done:?}");
     assert!(last.contains("did not confirm the release: others"), "{done:?}");
 }
 
@@ -122,7 +122,7 @@ fn a_signal_ends_the_wait_for_a_release() {
     let run = site.holder(&["k"]);
     server.stop();
     site.go();
-    until("it waits", || run.err().contains("does not answer: trying for 2s more"));
+    until("it waits", || run.err().contains("has not confirmed the release: trying for 2s more"));
     run.signal(Signal::TERM);
     let sent = Instant::now();
     run.finish().exits_with(0).err_has(&["did not confirm the release"]);
@@ -148,7 +148,7 @@ fn a_release_waits_three_seconds_for_a_stopped_server_at_any_ttl() {
         let lasted = ended.elapsed();
         assert!(lasted < Duration::from_secs(4), "{task}: {lasted:?}");
         let first = done.err.lines().next().unwrap();
-        assert!(first.ends_with("does not answer: trying for 2s more"), "{done:?}");
+        assert!(first.ends_with("has not confirmed the release: trying for 2s more"), "{done:?}");
         assert_eq!(done.err.contains("may be run again"), code == 69, "{done:?}");
     }
 }
