@@ -1086,6 +1086,13 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Store, "sentinel::a_master_is_kept_if_another_sentinel_names_a_replica")],
     },
     Bug {
+        name: "a master that a minority of the sentinels names is used",
+        file: "crates/redis/src/topology/sentinel.rs",
+        from: "if majority.as_ref().is_some_and(|most| *most != addr) => {",
+        to: "if majority.as_ref().is_some_and(|most| *most != addr) && false => {",
+        tests: &[(Store, "sentinel::a_master_that_only_a_minority_names_grants_nothing")],
+    },
+    Bug {
         name: "a sentinel that hangs is listened to for ever",
         file: "crates/redis/src/topology/sentinel.rs",
         from: "() = self.runtime.sleep_until(ask_at) => break,",

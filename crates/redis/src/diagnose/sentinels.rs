@@ -31,7 +31,7 @@ fn judge(at: &Arc<str>, master: &str, reports: &[SentinelReport]) -> Vec<Finding
     if named.len() > 1 {
         let named: Vec<_> = named.into_iter().collect();
         let what = format!("they take different servers for the master: {}", named.join(", "));
-        let why = "a failover is under way, or one of them missed one: a client that asks it tries the wrong server first";
+        let why = "a failover is under way, or one of them missed one: clients that reach no majority of them may use the wrong server";
         let advice = "look again in a minute; if it stays so, restart the one that stands alone";
         findings.push(warning(what, why, advice));
     }
@@ -56,7 +56,7 @@ fn judge(at: &Arc<str>, master: &str, reports: &[SentinelReport]) -> Vec<Finding
     if reports.len() == 1 && total > 1 {
         let what = format!("the URL names one of {total} sentinels");
         let why = "while that one is down, nobody here finds the master";
-        findings.push(warning(what, why, "name two or three in the URL"));
+        findings.push(warning(what, why, "name all of them in the URL"));
     }
     if findings.is_empty() {
         let note = format!("{total} watch over {master}, and {needed} of them replace it");

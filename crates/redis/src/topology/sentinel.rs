@@ -1,11 +1,13 @@
 //! Finds the master that sentinels report.
 //!
-//! A sentinel's answer alone is not enough: it may have missed a failover. The server that it names
-//! must say that it is a master, on the very connection that is then used. The answer does not
-//! count for ever either: as long as the connection lasts, a sentinel's messages are read, and it is
-//! asked again from time to time. The sentinels are also asked again while no connection can be made.
+//! A sentinel's answer alone is not enough: it may have missed a failover. So all sentinels are asked
+//! at once, and if a majority names one master, no other is used. It must also say that it is a
+//! master, on the very connection that is then used. The answer does not count for ever either: as
+//! long as the connection lasts, a sentinel's messages are read, and all are asked again from time to
+//! time. The sentinels are also asked again while no connection can be made.
 
 mod asking;
+mod poll;
 pub(crate) mod state;
 
 use std::sync::Arc;
@@ -22,11 +24,12 @@ use crate::connection::dial::ANSWERS_WITHIN;
 use crate::connection::subscription::OnPush;
 use crate::fault::Faults;
 
-/// Half of the sentinels, rounded up, have this long to name a master, which leaves as much time again
-/// to connect to it. If more of them are silent, they cannot replace a master either.
+/// Each sentinel has this long to name a master, divided by half of their number, rounded up. Nobody
+/// waits for one without which there is a majority. As much time again remains to connect to the
+/// master.
 const ASKED_FOR: Duration = Duration::from_millis(900);
 
-/// The interval for asking the sentinel whose reports are read which server is the master.
+/// The interval for asking which server is the master while a sentinel's reports are read.
 const ASKED_EVERY: Duration = Duration::from_secs(5);
 
 /// The interval for asking whether a master that does not answer is still the master.
@@ -43,7 +46,7 @@ pub(crate) struct Sentinels {
     first: AtomicUsize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum SentinelReply {
     Master(ServerAddr),
     /// It knows no master of this name, but these others.
@@ -61,8 +64,8 @@ impl Sentinels {
         Self { addrs, master, access, faults, runtime, first: AtomicUsize::new(0) }
     }
 
-    /// Connects to the master: to each server that a sentinel names, until one says that it is a
-    /// master.
+    /// Connects to the master that a majority of the sentinels names. Without a majority, to each
+    /// server that one names, until one says that it is a master.
     ///
     /// What a majority of the sentinels refuses, or the masters that they name, is refused for good,
     /// whatever the others might say. But a sentinel that does not answer may be the only one that
@@ -74,10 +77,18 @@ impl Sentinels {
         // The masters that refuse for good.
         let mut refusing = Vec::new();
         let (mut refuse, mut unknown) = (0, 0);
-        let first = self.first.load(Ordering::Relaxed);
+        let mut poll = self.poll();
+        let majority = poll.majority().await;
+        // One that has answered: others may be silent.
+        let first = majority.as_ref().and_then(|most| poll.who_names(most));
+        let first = first.unwrap_or_else(|| self.first.load(Ordering::Relaxed));
         for nth in 0..self.addrs.len() {
             let nth = (first + nth) % self.addrs.len();
-            let (says, lasts) = match self.reply_of(nth).await {
+            let (says, lasts) = match poll.reply(nth).await {
+                Ok(SentinelReply::Master(addr)) if majority.as_ref().is_some_and(|most| *most != addr) => {
+                    let at = addr.written(SERVER_PORT);
+                    (format!("the master is {at}, but most sentinels name another"), false)
+                }
                 Ok(SentinelReply::Master(addr)) if tried.contains(&addr) => {
                     ("says the same".to_owned(), refusing.contains(&addr))
                 }
@@ -131,22 +142,18 @@ impl Sentinels {
                     let silent = || Err(self.faults.timed_out(format_args!("no answer within {ANSWERS_WITHIN:?}")));
                     return connected.unwrap_or_else(silent).map_err(|fault| (addr, fault));
                 }
-                next = self.named_otherwise(&addr) => next,
+                next = self.named_otherwise(tried) => next,
             };
         }
     }
 
-    /// Resolves when the sentinel that is asked first names another master.
-    async fn named_otherwise(&self, addr: &ServerAddr) -> ServerAddr {
+    /// Resolves when the sentinels name a master that was not tried.
+    async fn named_otherwise(&self, tried: &[ServerAddr]) -> ServerAddr {
         loop {
             self.runtime.sleep_until(self.runtime.now() + DOUBT).await;
-            let first = self.first.load(Ordering::Relaxed);
-            for nth in 0..self.addrs.len() {
-                match self.reply_of((first + nth) % self.addrs.len()).await {
-                    Ok(SentinelReply::Master(other)) if other != *addr => return other,
-                    Ok(SentinelReply::Master(_)) => break,
-                    _ => {}
-                }
+            let named = self.poll().master(self.first.load(Ordering::Relaxed)).await;
+            if let Some(other) = named.filter(|named| !tried.contains(named)) {
+                return other;
             }
         }
     }
@@ -184,15 +191,17 @@ impl Sentinels {
         loop {
             // A report from before it was listened to is missed, and a sentinel that hangs reports
             // nothing.
-            match self.reply_of(nth).await {
-                Ok(SentinelReply::Master(now)) if now == *from => {}
-                // It may have missed a failover itself.
-                Ok(SentinelReply::Master(other)) => {
+            let mut poll = self.poll();
+            let Ok(SentinelReply::Master(named)) = poll.reply(nth).await else { return false };
+            match poll.master(nth).await {
+                Some(master) if master != *from => {
                     let tell: OnPush = Arc::new(|_, _, _| {});
-                    let connecting = connector.connect_to(&other, &tell);
+                    let connecting = connector.connect_to(&master, &tell);
                     return matches!(self.runtime.within(ANSWERS_WITHIN, connecting).await, Some(Ok(_)));
                 }
-                _ => return false,
+                // Most of the others contradict it.
+                _ if named != *from => return false,
+                _ => {}
             }
             let ask_at = self.runtime.now() + ASKED_EVERY;
             loop {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{HoldAnswer, InspectStore as _, Store};
+use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, Store};
 use servers::{Flavor, Proxy, Server, Watched};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -462,4 +462,42 @@ async fn a_master_is_kept_if_another_sentinel_names_a_replica() {
     until("the replica is asked whether it is a master", Duration::from_secs(5), is_asked).await;
     granted(grant(&store, &attempt(&["k"])).await);
     assert_eq!(ours(), before);
+}
+
+/// Regression: the first sentinel that named a master was believed. While one of three named another
+/// server than the others did, two processes whose URLs list them in different orders were granted
+/// the same lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_only_a_minority_names_grants_nothing() {
+    let watched = Watched::start(Flavor::Valkey91);
+    let elsewhere = Server::start(Flavor::Valkey91);
+    make_name(&watched.sentinels[0], elsewhere.port());
+    let ports = [2, 1, 0].map(|nth| format!("127.0.0.1:{}", watched.sentinels[nth].port()));
+    let [here, there] =
+        [watched.url(), format!("redis+sentinel://{}/locks", ports.join(","))].map(|url| store(&url));
+    granted(grant(&here, &attempt(&["k"])).await);
+    let answer = grant(&there, &attempt(&["k"])).await.unwrap();
+    assert!(matches!(answer, GrantAnswer::Busy { .. }), "{answer:?}");
+    // Not even if the right one does not answer.
+    watched.servers[0].stop();
+    let late = store(&watched.url());
+    passing(late.open().await, &[]);
+    watched.servers[0].cont();
+    assert_eq!(elsewhere.calls("eval") + elsewhere.calls("evalsha"), 0);
+}
+
+/// Regression: when the sentinel that was listened to named another server, the connection moved there,
+/// whatever the others said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_to_the_master_of_most_sentinels_outlasts_what_one_of_them_says() {
+    let watched = Watched::start(Flavor::Valkey91);
+    let elsewhere = Server::start(Flavor::Valkey91);
+    let store = store(&watched.url());
+    store.open().await.unwrap();
+    until("it listens", Duration::from_secs(5), || is_listened_to(&watched.sentinels[0])).await;
+    make_name(&watched.sentinels[0], elsewhere.port());
+    let listened = || watched.sentinels[1..].iter().any(is_listened_to);
+    until("it listens to another", Duration::from_secs(9), listened).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(elsewhere.calls("role"), 0);
 }
