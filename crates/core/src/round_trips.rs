@@ -59,8 +59,14 @@ impl<'a> RoundTrips<'a> {
         self.trips.sort_unstable();
         let median = self.trips.get(self.trips.len() / 2);
         diagnosis.findings.extend(median.map(|trip| judge_trip(self.at, *trip, call_limit)));
-        diagnosis.findings.extend(self.clock.as_ref().map(|clock| judge_clock(clock, why)));
+        diagnosis.findings.extend(self.clock(why));
         diagnosis.clocks.extend(self.clock);
+    }
+
+    /// Whether the clock is right, if the server gave its time.
+    #[must_use]
+    pub fn clock(&self, why: &str) -> Option<Finding> {
+        self.clock.as_ref().map(|clock| judge_clock(clock, why))
     }
 }
 

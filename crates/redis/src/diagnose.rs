@@ -85,6 +85,7 @@ impl DiagnosisRun<'_> {
             findings.push(eviction::judge(setting, &facts));
             findings.extend(persistence::judge(setting, &facts));
             findings.extend(replicas::judge(setting, &facts));
+            self.times_of_replicas(&facts).await;
             self.quarantine(&facts).await?;
         }
         self.push().await;

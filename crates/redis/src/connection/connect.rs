@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Channel, Fault, Reading, Runtime};
+use leasehold_core::{Channel, Fault, Reading, Runtime, Stamp};
 use leasehold_credentials::Password;
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::{
@@ -86,6 +86,18 @@ impl Connector {
         let other = ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING", "MASTERDOWN", "BUSY"];
         let is_full = error.details().is_some_and(|details| details.contains("max number of clients"));
         self.access.protocol == Protocol::Either && !other.contains(&error.code()) && !is_full
+    }
+
+    /// The time of the server at this place, whatever its role.
+    pub(crate) async fn time_at(&self, place: &str) -> Result<Stamp, Fault> {
+        let strange = || self.faults.lasting(format_args!("{place} is not an address"));
+        let (host, port) = place.rsplit_once(':').ok_or_else(strange)?;
+        let addr = ServerAddr::Tcp { host: host.into(), port: port.parse().map_err(|_| strange())? };
+        let (access, faults, runtime) = (self.access.clone(), self.faults.clone(), Arc::clone(&self.runtime));
+        let tell: OnPush = Arc::new(|_, _, _| {});
+        let any_role = Self::new(false, access, faults, runtime);
+        let connected = self.runtime.within(CONNECT_LIMIT, any_role.connect_to(&addr, &tell)).await;
+        Ok(connected.unwrap_or_else(|| Err(self.no_connection(CONNECT_LIMIT)))?.reading.server)
     }
 
     async fn fault(&self, failed: Failed, addr: &ServerAddr) -> Fault {

@@ -169,6 +169,11 @@ async fn a_pair_that_keeps_nothing_on_disk_is_unsafe_and_each_command_mends_its_
         mends(&master, &at_master, "persistence", Severity::Unsafe, &["appendonly is no"]).await;
         mends(&master, &at_master, "min-replicas", Severity::Warning, &["min-replicas-to-write is 0"]).await;
         found(&diagnosed(&at_master).await, "replication", Severity::Warning, &["1 replicas"]);
+        let findings = diagnosed(&at_master).await;
+        let of_replica =
+            |finding: &&Finding| finding.at.contains(&format!("replica at 127.0.0.1:{}", replica.port()));
+        let clock = findings.iter().find(of_replica).expect("a finding about the replica");
+        assert!(clock.about == "clock" && clock.what.contains("this machine's"), "{clock:?}");
         let confirmed = store(&format!("{}?replicas=1", master.url()));
         assert_eq!(about(&diagnosed(&confirmed).await, "replication"), None, "{flavor}");
         let at_replica = diagnosed(&store(&replica.url())).await;
