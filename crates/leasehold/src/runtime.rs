@@ -178,6 +178,7 @@ fn seeded() -> StdRng {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::collections::HashSet;
     use std::future::poll_fn;
     use std::sync::OnceLock;
@@ -185,6 +186,7 @@ mod tests {
     use std::task::Poll;
 
     use super::*;
+    use crate::blocking;
 
     /// Bugs of redlock and redis-dlm: an id that could be guessed from the time and the machine
     /// (UUID v1), or one id for all requests.
@@ -309,6 +311,20 @@ mod tests {
             runtime.spawn_cleanup(cleanup);
             assert_eq!(done.load(Ordering::SeqCst), 1);
         }
+    }
+
+    /// Regression: the drop used data of the thread that were gone already, and the program aborted.
+    #[test]
+    fn a_guard_among_the_data_of_a_thread_is_released_when_the_thread_ends() {
+        thread_local! {
+            static GUARD: RefCell<Option<blocking::Guard>> = const { RefCell::new(None) };
+        }
+        let locks = blocking::Locks::in_memory().unwrap();
+        let mutex = locks.mutex("k");
+        // Data that were first used later are dropped earlier.
+        let holds = || GUARD.with_borrow_mut(|guard| *guard = Some(mutex.lock().wait().unwrap()));
+        std::thread::scope(|scope| scope.spawn(holds).join()).unwrap();
+        assert!(!locks.mutex("k").is_locked().unwrap());
     }
 
     #[tokio::test]

@@ -6,15 +6,16 @@
 //! starts these cleanups again, and the shutdown of the program's runtime waits for that thread.
 
 use std::fmt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use leasehold_core::{BeginCleanup, BoxFuture, Instant, locked};
 use tokio::runtime::{self, Builder, Handle};
 use tokio::sync::{Notify, oneshot};
+use tokio::task::unconstrained;
 
 use super::clock::lease_clock;
 use super::timers::Timers;
@@ -321,16 +322,40 @@ impl Drop for Outlast {
     fn drop(&mut self) {
         let Some(done) = self.done.take() else { return };
         let end = locked(&self.cleanups.state).awaited_until(self.runtime, lease_clock());
-        let in_vain = pollster::block_on(tokio::task::unconstrained(async {
-            tokio::select! {
-                biased;
-                _ = done => false,
-                () = self.cleanups.timers.clone().sleep_until(end) => true,
+        let (mut done, woken) = (pin!(unconstrained(done)), Arc::new(Woken::default()));
+        let waker = Waker::from(woken.clone());
+        while done.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            if !woken.wait_until(end) {
+                if self.runtime.is_none() {
+                    locked(&self.cleanups.state).gave_up = Some(lease_clock());
+                }
+                return;
             }
-        }));
-        if in_vain && self.runtime.is_none() {
-            locked(&self.cleanups.state).gave_up = Some(lease_clock());
         }
+    }
+}
+
+/// Wakes a thread that waits. It uses no data of the thread, which are gone when a guard among them is
+/// dropped.
+#[derive(Debug, Default)]
+struct Woken {
+    is_woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Woken {
+    /// Waits until it is woken. `false` if the time is up before.
+    fn wait_until(&self, end: Instant) -> bool {
+        let left = end.saturating_since(lease_clock());
+        let waited = self.changed.wait_timeout_while(locked(&self.is_woken), left, |woken| !*woken);
+        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        *locked(&self.is_woken) = true;
+        self.changed.notify_one();
     }
 }
 
