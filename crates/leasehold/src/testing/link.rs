@@ -124,7 +124,7 @@ impl Store for Link {
             loop {
                 let mut changed = pin!(self.world.changed().notified());
                 changed.as_mut().enable();
-                if self.world.outage(self.process).is_some() {
+                if !self.world.is_notified(self.process) {
                     changed.await;
                     continue;
                 }
@@ -238,7 +238,7 @@ impl AdminStore for Link {
     }
 }
 
-/// The store's notices to a process. None arrives during an outage.
+/// The store's notices to a process. None arrives while it is cut off.
 #[derive(Debug)]
 struct ProcessNotices {
     notices: Box<dyn Notices>,
@@ -251,7 +251,7 @@ impl Notices for ProcessNotices {
         Box::pin(async {
             loop {
                 let notice = self.notices.next().await;
-                if self.world.outage(self.process).is_none() {
+                if self.world.is_notified(self.process) {
                     return notice;
                 }
             }

@@ -24,7 +24,7 @@ pub enum Outage {
     /// half a second of the world's time; if the outage ends before that, the call is served.
     Silent,
     /// The store is slow: it serves each call this much later. A call that takes half a second of
-    /// the world's time or longer is not served, and ends in a fault.
+    /// the world's time or longer is not served, and ends in a fault. Waiters are notified as ever.
     Slow {
         /// How much later.
         by: Duration,

@@ -252,6 +252,11 @@ impl WorldState {
         locked(&self.state).process_faults[process].outage
     }
 
+    /// Returns true if messages of the store reach this process: a slow store is slow to serve calls.
+    pub(super) fn is_notified(&self, process: ProcessId) -> bool {
+        matches!(self.outage(process), None | Some(Outage::Slow { .. }))
+    }
+
     /// For delayed calls: notifies when the faults have changed.
     pub(super) const fn changed(&self) -> &Notify {
         &self.changed

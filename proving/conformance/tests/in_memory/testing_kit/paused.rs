@@ -75,6 +75,21 @@ async fn a_slow_store_answers_late(world: World) {
     assert!(world.within(TTL, locks.mutex("k").try_lock()).await.unwrap().is_some());
 }
 
+/// Regression: a waiter was notified, and a break reported, only when the store was no longer slow.
+#[tokio::test]
+async fn a_slow_store_notifies_a_waiter_and_a_holder() {
+    let world = World::new();
+    world.outage(Outage::Slow { by: SECOND / 10 });
+    let guard = world.within(SECOND, world.locks().mutex("k").lock()).await.unwrap();
+    let waiting = tokio::spawn(world.locks().mutex("k").lock().into_future());
+    world.advance(SECOND).await;
+    world.within(SECOND, guard.release()).await.unwrap();
+    let guard = world.within(SECOND, waiting).await.unwrap().unwrap();
+    world.break_lease("k");
+    world.advance(SECOND).await;
+    assert!(!guard.is_held());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_slow_store_answers_late_on_a_paused_clock() {
     a_slow_store_answers_late(World::new()).await;
