@@ -178,7 +178,10 @@ impl PendingAttempt {
                     _ => None,
                 };
                 self.machine.handle_answer(now, answer);
-                if let Some(waiting) = waiting {
+                // After the last retry it does not wait.
+                if let Some(waiting) = waiting
+                    && !matches!(self.machine.next(now), Step::Done(_))
+                {
                     self.handle().registry.concern();
                     self.tell_waiting(now, &waiting);
                     self.on_wait.iter().for_each(|OnWait(tell)| tell(&waiting));

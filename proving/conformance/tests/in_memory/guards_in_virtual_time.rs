@@ -788,6 +788,10 @@ async fn a_run_that_waits_names_the_holder_and_one_that_does_not_wait_prints_not
     ask(mutex.lock()).within(Duration::ZERO).await.unwrap_err();
     assert_eq!(*told.lock().unwrap(), [], "neither of them waited");
 
+    // Regression: it was called after the last retry, too.
+    ask(mutex.lock()).retries(2).await.unwrap_err();
+    assert_eq!(std::mem::take(&mut *told.lock().unwrap()).len(), 2);
+
     ask(mutex.lock()).within(SECOND).await.unwrap_err();
     let heard = std::mem::take(&mut *told.lock().unwrap());
     assert!(!heard.is_empty());
