@@ -10,7 +10,7 @@ use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, HolderInfo, Instant, Lo
 
 use self::pending::{PendingAdoption, PendingTransfer};
 use crate::error::source_of;
-use crate::lock::Guard;
+use crate::lock::{Guard, renewed};
 use crate::locks::Locks;
 use crate::store_handle::{StoreHandle, check_ttl};
 
@@ -73,12 +73,10 @@ impl Guard {
         };
         if holding.is_downgraded() {
             // A transfer keeps the mode that the store knows, and only a renewal changes it.
-            let renew = || async {
-                let answers = handle.store.renew(std::slice::from_ref(&attempt)).await;
-                answers.into_iter().next().unwrap_or(Ok(HoldAnswer::Done))
-            };
-            let (renewed, _) = handle.ask_until(until, renew).await;
-            if let HoldAnswer::NotHeld { key, held_by } = renewed? {
+            let attempts = std::slice::from_ref(&attempt);
+            let renew = || async { renewed(&*handle.store, attempts).await.swap_remove(0) };
+            let (answer, _) = handle.ask_until(until, renew).await;
+            if let HoldAnswer::NotHeld { key, held_by } = answer? {
                 return Err(pending.lost(handle.loss(&attempt, key, held_by)));
             }
         }

@@ -183,6 +183,8 @@ pub struct Facts {
     pub left: Option<&'static str>,
     /// True if its notices are those of the test and not those of the memory.
     pub own_notices: bool,
+    /// True if it serves renewals and returns no answer for them, which no store should do.
+    pub unanswered: bool,
 }
 
 impl Faulty {
@@ -269,7 +271,10 @@ impl Faulty {
         answers: Result<Vec<Result<HoldAnswer, Fault>>, Fault>,
     ) -> Vec<Result<HoldAnswer, Fault>> {
         let answers = answers.unwrap_or_else(|fault| vec![Err(fault); attempts.len()]);
-        let out_of_reach = self.facts().out_of_reach;
+        let Facts { out_of_reach, unanswered, .. } = self.facts();
+        if unanswered {
+            return Vec::new();
+        }
         let answer = |(attempt, answer): (&Attempt, _)| match out_of_reach {
             Some(key) if attempt.claim.first_key().as_bytes() == key.as_bytes() => {
                 Err(Fault::passing(self.name(), "one of its nodes is down"))

@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold_core::{Fault, HoldAnswer, LeaseRenewal, Loss, Mark, QuorumReport, Renewal, Ttl};
 
 use super::holding::{Held, Holding, facts_of_holding};
+use super::keeper::renewed;
 use super::registry::PendingRelease;
 use crate::error::{ReleaseError, RenewError};
 use crate::recipe::MarkError;
@@ -163,8 +164,7 @@ impl Guard {
         }
         let attempt = [holding.request(ttl)];
         let store = &self.handle.store;
-        let answer = store.renew(&attempt).await.pop();
-        let answer = answer.unwrap_or_else(|| Err(Fault::passing(store.name(), "no answer")));
+        let answer = renewed(&**store, &attempt).await.swap_remove(0);
         let now = self.handle.runtime.now();
         self.handle.report.answered(&answer);
         match answer {

@@ -1,10 +1,11 @@
 //! The keeper: one task that renews all guards of one [`Locks`](crate::Locks) in batches, and
 //! reports the lost ones.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{HoldAnswer, Instant, Notice, Notices, Runtime, Store};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Notice, Notices, Runtime, Store};
 use tokio::sync::Semaphore;
 
 use super::registry::{Due, GuardRegistry};
@@ -109,7 +110,7 @@ async fn renew(
         return;
     }
     let (numbers, attempts): (Vec<_>, Vec<_>) = due.into_iter().map(|due| (due.number, due.attempt)).unzip();
-    let mut answering = store.renew(&attempts);
+    let mut answering = pin!(renewed(&*store, &attempts));
     let in_turn = runtime.within(TURN, &mut answering).await;
     drop(turn);
     let answers = match in_turn {
@@ -134,6 +135,13 @@ async fn renew(
     }
 }
 
+/// Renews leases. An attempt that a store of the application's own leaves unanswered meets a fault.
+pub(crate) async fn renewed(store: &dyn Store, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
+    let mut answers = store.renew(attempts).await;
+    answers.resize_with(attempts.len(), || Err(Fault::passing(store.name(), "it left a renewal unanswered")));
+    answers
+}
+
 /// Ends all guards when the keeper ends, for whatever reason: a guard that nobody keeps must not be
 /// relied on.
 struct End {
@@ -150,7 +158,7 @@ impl Drop for End {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Attempt, Claim, Holder, Key, Ttl};
+    use leasehold_core::{Claim, Holder, Key, Ttl};
 
     use super::*;
 

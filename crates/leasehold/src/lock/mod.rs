@@ -15,7 +15,7 @@ pub use acquire::Acquire;
 pub use guard::{Guard, Released};
 pub use holding::Held;
 pub(crate) use holding::{Holding, facts_of_holding};
-pub(crate) use keeper::keep;
+pub(crate) use keeper::{keep, renewed};
 pub(crate) use kinds::{GuardKind, kind_of_guard};
 pub use kinds::{RwLockReadGuard, RwLockWriteGuard, SemaphorePermit};
 pub(crate) use registry::{GuardRegistry, PendingRelease};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use conformance::faulty::{CallFate, World, passing};
 use leasehold::{
     Backoff, ConnectError, Guard, HoldError, InspectError, JobError, LockError, Locks, Loss, MarkError,
-    Misuse, NotDue, ReleaseError, RenewError, Renewal,
+    Misuse, NotDue, ReleaseError, RenewError, Renewal, TransferError,
 };
 use leasehold_core::{AdminStore as _, BreakNote, Key, Runtime as _};
 use tokio::task::yield_now;
@@ -276,6 +276,26 @@ async fn a_renewal_of_ones_own_counts_from_before_its_request_was_sent_and_never
     assert_eq!(guard.renew(SECOND).await.unwrap(), left);
     world.locks.break_lease("k", guard.fence()).await.unwrap();
     assert!(matches!(guard.renew(SECOND).await, Err(RenewError::Lost(_))));
+}
+
+/// Regression: the renewal counted as under way for ever, so that the lease was not renewed again and
+/// ended; and a writer that had become a reader was transferred as a writer.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_a_store_leaves_unanswered_is_made_again() {
+    let (world, guard) = holding().await;
+    world.store.says(|facts| facts.unanswered = true);
+    sleep(TTL / 2).await;
+    assert!(world.store.count("renew") > 0);
+    assert!(matches!(guard.renew(TTL).await, Err(RenewError::Unreachable(_))));
+    world.store.says(|facts| facts.unanswered = false);
+    sleep(5 * TTL).await;
+    assert!(guard.is_held());
+
+    let doc = world.locks.rw_lock("doc");
+    let reading = Guard::from(doc.write().await.unwrap().downgrade());
+    world.store.says(|facts| facts.unanswered = true);
+    let transferred = reading.transfer(TTL).await;
+    assert!(matches!(transferred, Err(TransferError::Unconfirmed(_))), "{transferred:?}");
 }
 
 /// redislock: `acquire(key)` with `retries`. redisLocker: `waitLock` exceeded its time. node-redlock:
