@@ -102,7 +102,8 @@ impl Locks {
     /// before, or these locks are closed, which does not affect the lock, unless they are closed
     /// meanwhile: then it is released if it was adopted;
     /// [`TransferError::Unconfirmed`] if the store does not answer within the outage limit, and then
-    /// the lock may or may not be adopted, and is released if it is.
+    /// the lock may or may not be adopted, and is released if it is. In a quorum, a majority must
+    /// answer of which each has the transfer: a member that missed it does not count.
     ///
     /// # Cancel safety
     ///

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conformance::faulty::CallFate;
-use leasehold::{LockError, MemberVote};
+use leasehold::{LockError, MemberVote, TransferError};
 use tokio::time::sleep;
 
 use super::world::{MAX_TTL, SECOND, TTL, World, process_of};
@@ -266,6 +266,24 @@ async fn a_member_that_missed_a_transfer_releases_the_lock_when_it_is_back() {
     sleep(SECOND).await;
     assert!(world.is_empty());
     assert_eq!(next.store.under_way(), 0);
+}
+
+/// It cannot know whether the lock was adopted elsewhere and released meanwhile, and a later holder has
+/// a greater fence.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_missed_a_transfer_confirms_no_adoption() {
+    let world = World::of(3);
+    let (giver, adopter) = (world.process(), world.process());
+    giver.way[2].once("transfer", CallFate::Lost);
+    let token = giver.locks.mutex("k").lock().await.unwrap().transfer(TTL).await.unwrap();
+    sleep(SECOND).await;
+    adopter.set([1], &CallFate::Hung);
+    let adopted = adopter.locks.adopt(&token).await;
+    assert!(matches!(adopted, Err(TransferError::Unconfirmed(_))), "{adopted:?}");
+    adopter.set([1], &CallFate::Fair);
+    sleep(SECOND).await;
+    let token = giver.locks.mutex("k").lock().within(2 * TTL).await.unwrap().transfer(TTL).await.unwrap();
+    adopter.locks.adopt(&token).await.unwrap().release().await.unwrap();
 }
 
 /// Regression: a member that missed an adoption kept the lock for whoever had the token, until the
