@@ -73,10 +73,10 @@ impl<'a> RoundTrips<'a> {
 fn judge_trip(at: &Arc<str>, trip: Duration, call_limit: Duration) -> Finding {
     let takes = shown(trip);
     if trip <= call_limit / SHARE {
-        let what = format_args!("{takes} (the middle one of {})", RoundTrips::COUNT);
+        let what = format!("{takes} (the middle one of {})", RoundTrips::COUNT);
         return Finding::note("round-trip", at, what);
     }
-    let what = format_args!("a round trip takes {takes}, and a call may take {call_limit:?}");
+    let what = format!("a round trip takes {takes}, and a call may take {call_limit:?}");
     let why = "a slow moment is a fault, after which renewals are tried again and locks may be lost";
     Finding::new(Severity::Warning, "round-trip", at, what, why).advice(format_args!(
         "lock nearer to the server, or allow more in the URL: ?call-limit={:?}",
@@ -87,7 +87,7 @@ fn judge_trip(at: &Arc<str>, trip: Duration, call_limit: Duration) -> Finding {
 fn judge_clock(clock: &ClockSeen, why: &str) -> Finding {
     let apart = Duration::from_micros(clock.ahead.unsigned_abs());
     let which = if clock.ahead < 0 { "behind" } else { "ahead of" };
-    let what = format_args!(
+    let what = format!(
         "the server's clock is {} {which} this machine's, give or take {}",
         shown(apart),
         shown(clock.doubt)

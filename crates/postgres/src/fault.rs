@@ -69,7 +69,7 @@ impl Faults {
                 .caused_by(FaultCause::Authentication);
         }
         if error.source().is_some_and(|source| source.to_string() == NO_TLS) {
-            let reason = format_args!("{NO_TLS}: turn on ssl there, or leave sslmode out of the store URL");
+            let reason = format!("{NO_TLS}: turn on ssl there, or leave sslmode out of the store URL");
             return self.lasting(reason).caused_by(FaultCause::Tls);
         }
         let reason = error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));

@@ -36,7 +36,7 @@ impl DiagnosisRun<'_> {
             match link.topology.connector.time_at(&replica.place).await {
                 Ok(time) => trips.hears(sent, Some(time)),
                 Err(fault) => {
-                    let what = format_args!("not compared: {}", fault.reason);
+                    let what = format!("not compared: {}", fault.reason);
                     self.brought.findings.push(Finding::note("clock", &at, what));
                 }
             }
