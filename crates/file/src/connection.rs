@@ -125,11 +125,11 @@ impl Drop for Transaction<'_> {
 
 impl Open {
     /// Opens the file at a place that was created and checked before. The content of the file is
-    /// checked in a first transaction.
+    /// checked in first transactions, until `settle` returns true.
     pub(crate) fn new(
         db_path: &DbPath,
         sessions: &Sessions,
-        settle: impl FnOnce(&Connection) -> Result<(), FileError>,
+        mut settle: impl FnMut(&Connection) -> Result<bool, FileError>,
     ) -> Result<Self, FileError> {
         let mut opening = Opening::begin();
         let (file, users) = db_path.prepare()?;
@@ -181,9 +181,12 @@ impl Open {
         // than one: pages of a quarter of the size save a fifth of the processor time for acquiring
         // and releasing a lock.
         connection.pragma_update(None, "page_size", 1024)?;
-        let opened = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        settle(&opened)?;
-        opened.commit()?;
+        let mut is_settled = false;
+        while !is_settled {
+            let opened = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            is_settled = settle(&opened)?;
+            opened.commit()?;
+        }
         write_ahead(&mut connection, &haste)?;
         // SQLite opens the log at its first read.
         connection.pragma_query_value(None, "user_version", |_| Ok(()))?;
@@ -474,7 +477,8 @@ mod tests {
     use super::*;
 
     fn a_table(path: &Path) -> Open {
-        let settle = |connection: &Connection| Ok(connection.execute_batch("CREATE TABLE t (n)")?);
+        let settle =
+            |connection: &Connection| Ok(connection.execute_batch("CREATE TABLE t (n)").map(|()| true)?);
         Open::new(&DbPath::new(path), &Sessions::of_file(path), settle).unwrap()
     }
 

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use leasehold_core::{LastFence, Stamp, Ttl};
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
 
 use crate::boot::BootId;
 use crate::db_path::beside;
@@ -86,13 +86,15 @@ pub(crate) fn look(path: &Path) -> Result<(), FileError> {
 }
 
 /// Within a transaction: creates the tables in an empty file, refuses a file that is not ours, and
-/// voids the leases of another boot.
+/// voids the leases of another boot. Returns false if it must be called again, in another transaction:
+/// only so many rows are changed in one, because other processes wait meanwhile, and a process that
+/// ends in between leaves the rest to the next one.
 pub(crate) fn settle(
     connection: &Connection,
     boot: &BootId,
     now: Stamp,
     sessions: &Sessions,
-) -> Result<(), FileError> {
+) -> Result<bool, FileError> {
     if is_empty(connection)? {
         connection.pragma_update(None, "application_id", APPLICATION)?;
         connection.execute_batch(TABLES)?;
@@ -103,7 +105,7 @@ pub(crate) fn settle(
         .query_row("SELECT value FROM meta WHERE name = 'boot'", [], |row| row.get(0))
         .optional()?;
     if written.as_deref() == Some(boot.as_str()) {
-        return Ok(());
+        return Ok(true);
     }
     if written.is_some() {
         refuse_another_boot(boot, sessions)?;
@@ -111,17 +113,55 @@ pub(crate) fn settle(
     // The old clock is gone, so the remaining time of a fence is unknown; a new term is never too
     // short.
     let fences_end = now + LastFence::kept_for(Ttl::MIN);
-    connection.execute_batch(
-        "DELETE FROM waiter; DELETE FROM struck; DELETE FROM share; DELETE FROM record WHERE fence IS NULL",
-    )?;
-    connection.execute(
-        "UPDATE record SET holder = NULL, label = NULL, ends = NULL, awaited = NULL, session = NULL, fence_ends = ?1,
-             waiters = NULL, handed = NULL, handed_on = NULL, queue_ends = NULL, marker = NULL, shares = NULL",
-        [micros(fences_end)],
-    )?;
-    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('boot', ?1)", [boot.as_str()])?;
-    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('voided', ?1)", [micros(now)])?;
-    Ok(())
+    let fences_end = micros(fences_end);
+    connection.execute_batch("DELETE FROM waiter; DELETE FROM struck; DELETE FROM share")?;
+    let (from, to) = rows_to_void(connection, boot)?;
+    let is_last = to.is_none();
+    let range = "key > ?1 AND key <= coalesce(?2, (SELECT max(key) FROM record))";
+    let delete = format!("DELETE FROM record WHERE {range} AND fence IS NULL");
+    connection.execute(&delete, params![from, to])?;
+    let void = format!(
+        "UPDATE record SET holder = NULL, label = NULL, ends = NULL, awaited = NULL, session = NULL, fence_ends = ?3,
+             waiters = NULL, handed = NULL, handed_on = NULL, queue_ends = NULL, marker = NULL, shares = NULL
+         WHERE {range}"
+    );
+    connection.execute(&void, params![from, to, fences_end])?;
+    let note = |name: &str, value: &dyn ToSql| {
+        connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)", params![name, value])
+    };
+    if is_last {
+        connection.execute("DELETE FROM meta WHERE name IN ('voids', 'voided_to')", [])?;
+        note("boot", &boot.as_str())?;
+        note("voided", &micros(now))?;
+    } else {
+        note("voids", &boot.as_str())?;
+        note("voided_to", &to)?;
+    }
+    Ok(is_last)
+}
+
+/// The rows to void in this transaction: those behind the first key, up to the second if there is one.
+/// Those before were voided in the same boot.
+fn rows_to_void(connection: &Connection, boot: &BootId) -> Result<(Vec<u8>, Option<Vec<u8>>), FileError> {
+    /// As many as take some tens of milliseconds.
+    const ROWS: i64 = 20_000;
+    let last: Option<Vec<u8>> = connection
+        .query_row(
+            "SELECT value FROM meta WHERE name = 'voided_to' AND ?1 = (SELECT value FROM meta WHERE name = 'voids')",
+            [boot.as_str()],
+            |row| row.get(0),
+        )
+        .optional()?;
+    // No key is empty, so the empty key is before the first row.
+    let from = last.unwrap_or_default();
+    let to = connection
+        .query_row(
+            "SELECT key FROM record WHERE key > ?1 ORDER BY key LIMIT 1 OFFSET ?2",
+            params![from, ROWS - 1],
+            |row| row.get(0),
+        )
+        .optional()?;
+    Ok((from, to))
 }
 
 /// Refuses to void leases while a live process uses the file under another boot id: the kernel that
@@ -178,4 +218,43 @@ fn is_empty(connection: &Connection) -> Result<bool, FileError> {
 fn number(connection: &Connection, pragma: &str) -> Result<u32, FileError> {
     let number: i32 = connection.pragma_query_value(None, pragma, |row| row.get(0))?;
     Ok(number.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: all rows were changed in one transaction. With a million of them it took longer
+    /// than a command waits for an answer, and each command that ended left all of them to the next.
+    #[test]
+    fn each_transaction_after_a_reboot_voids_some_rows_and_the_next_goes_on_behind_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = Sessions::of_file(&directory.path().join("leases.db"));
+        let connection = Connection::open_in_memory().unwrap();
+        let settles = |boot: &str, at: u64| {
+            let changes = connection.total_changes();
+            let is_settled =
+                settle(&connection, &BootId::new(boot), Stamp::from_micros(at), &sessions).unwrap();
+            assert!(connection.total_changes() - changes < 21_000);
+            is_settled
+        };
+        assert!(settles("one", 1));
+        let rows = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 50000)
+            INSERT INTO record (key, holder, ends, awaited, fence, fence_ends)
+            SELECT CAST(printf('%05d', n) AS BLOB), zeroblob(16), 9, 0, CASE WHEN n < 50000 THEN n END, 9 FROM n";
+        connection.execute_batch(rows).unwrap();
+        let voided = |fences_end: Stamp| {
+            let count = "SELECT count(*) FROM record WHERE holder IS NULL AND fence_ends = ?1";
+            connection.query_row(count, [micros(fences_end)], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        let kept_until = |at| Stamp::from_micros(at) + LastFence::kept_for(Ttl::MIN);
+        assert!(!settles("two", 2) && voided(kept_until(2)) == 20_000);
+        assert!(!settles("two", 2) && voided(kept_until(2)) == 40_000);
+        // The clock starts again with each boot.
+        assert!(!settles("three", 1) && !settles("three", 1) && settles("three", 1));
+        assert_eq!(voided(kept_until(1)), 49_999);
+        assert!(settles("three", 5) && voided(kept_until(1)) == 49_999);
+        let left = "SELECT count(*) FROM record, meta WHERE fence IS NULL OR name IN ('voids', 'voided_to')";
+        assert_eq!(connection.query_row(left, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    }
 }
