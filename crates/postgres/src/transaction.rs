@@ -84,9 +84,12 @@ impl Scope {
         let begin_alone = begin((statement / 200).max(1));
         let (begin, begin_again) = (begin(statement / 2), begin(again));
         let lock_timeout = (statement / 2).to_string();
-        // Only a lock of the whole table can block these.
-        let begin_to_read = format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {lock_timeout}");
-        let begin_to_look = format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {again}");
+        // Only a lock of the whole table can block these. A list is the longest of them.
+        let begin_to_read = |lock| {
+            let list = 10 * statement;
+            format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {list}")
+        };
+        let (begin_to_read, begin_to_look) = (begin_to_read(statement / 2), begin_to_read(again));
         Self {
             sql: Sql::of(schema),
             lock_timeout,

@@ -88,6 +88,19 @@ async fn a_statement_timeout_of_the_role_is_named_and_so_is_its_remedy() {
     take(&process(&url, 5 * SECOND).await, "k").await.release().await.unwrap();
 }
 
+/// Regression: only writes were free of the role's own limit, so reads gave up before they could say
+/// what they waited for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_does_not_have_the_statement_timeout_of_the_role() {
+    let (server, mut db) = served().await;
+    let url = role(&db, &server, &["statement_timeout = '100ms'"]).await;
+    let locks = process(&url, 5 * SECOND).await;
+    let others = db.transaction().await.unwrap();
+    others.batch_execute("LOCK TABLE leasehold.mark IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let error = locks.marks("").await.unwrap_err().to_string();
+    assert!(error.contains("another transaction"), "{error}");
+}
+
 /// A checked transaction that stays open past the lease blocks others from that key alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys_nothing() {
