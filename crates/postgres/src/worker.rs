@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use leasehold_core::{
@@ -115,7 +115,7 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
         }
         if live.as_ref().is_none_or(|session| session.client().is_closed()) {
             inner.is_up.store(false, Ordering::Relaxed);
-            let had_one = live.take().is_some();
+            let has_served = live.take().is_some_and(|session| session.has_served());
             live = match inner.connected().await {
                 Ok(made) => Some(made),
                 Err(fault) => {
@@ -127,16 +127,19 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
                 }
             };
             inner.is_up.store(live.is_some(), Ordering::Relaxed);
-            if had_one {
+            if has_served {
                 // Another server may have taken over, with the data that it had.
                 inner.waiting.ask_for_all();
             }
         }
         let Some(session) = &live else { continue };
         if !inner.turn(session, &mut pending).await {
+            // Answers may have been lost. But if no request gets through, each waits its time before
+            // it is sent again.
+            if session.has_served() {
+                inner.waiting.ask_for_all();
+            }
             live = None;
-            // Answers may have been lost.
-            inner.waiting.ask_for_all();
         } else if session.is_standby.load(Ordering::Relaxed) {
             live = None;
         }
@@ -148,8 +151,8 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
 struct Session {
     live: Live,
     clock: ServerClock,
-    /// Its number, for readings of that clock.
-    number: u64,
+    /// Its number, for readings of that clock; set once it has served a request.
+    number: OnceLock<u64>,
     /// Set when the server refuses to write as a standby. A new connection may lead to the server
     /// that has taken over.
     is_standby: AtomicBool,
@@ -158,6 +161,10 @@ struct Session {
 impl Session {
     const fn client(&self) -> &Client {
         &self.live.client
+    }
+
+    fn has_served(&self) -> bool {
+        self.number.get().is_some()
     }
 }
 
@@ -222,7 +229,7 @@ impl Inner {
         *locked(&self.identity) = Some(identity);
         let server = Columns(&row).stamp(3).map_err(|error| self.faults.of(&error))?;
         let clock = ServerClock::read(Reading { sent, heard: self.runtime.now(), server });
-        Ok(Session { live, clock, number: self.readings.begin_session(), is_standby: false.into() })
+        Ok(Session { live, clock, number: OnceLock::new(), is_standby: false.into() })
     }
 
     /// The answer to a question that may take this long.
@@ -432,7 +439,8 @@ impl Inner {
     }
 
     fn noted(&self, session: &Session, sent: Instant, server: Stamp) {
-        self.readings.note(session.number, sent, server);
+        let number = session.number.get_or_init(|| self.readings.begin_session());
+        self.readings.note(*number, sent, server);
         session.clock.note(Reading { sent, heard: self.runtime.now(), server });
     }
 

@@ -101,6 +101,21 @@ async fn a_read_does_not_have_the_statement_timeout_of_the_role() {
     assert!(error.contains("another transaction"), "{error}");
 }
 
+/// Regression: the end of each connection made all requests ask again at once, also the one that had
+/// ended it. So it was repeated as fast as connections could be made.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_ends_its_connection_each_time_is_repeated_with_growing_pauses() {
+    let (server, db) = served().await;
+    let ends = "CREATE SEQUENCE tries; CREATE FUNCTION ends() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM nextval('tries'), pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;
+        CREATE TRIGGER ends BEFORE INSERT ON leasehold.lease FOR EACH ROW WHEN (NEW.key = 'bad') EXECUTE FUNCTION ends()";
+    db.batch_execute(ends).await.unwrap();
+    let locks = process(&server.url(), 5 * SECOND).await;
+    locks.mutex("bad").lock().within(4 * SECOND).await.unwrap_err();
+    let tries: i64 = db.query_one("SELECT last_value FROM tries", &[]).await.unwrap().get(0);
+    assert!((2..20).contains(&tries), "{tries} tries in four seconds");
+}
+
 /// A checked transaction that stays open past the lease blocks others from that key alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys_nothing() {
