@@ -134,8 +134,8 @@ impl Faults {
             SqlState::FEATURE_NOT_SUPPORTED if message.contains("recovery") => self.standby(&message),
             SqlState::LOCK_NOT_AVAILABLE => self
                 .passing(format_args!(
-                    "a key is locked by another transaction for longer than a call may take ({message}): end that transaction, which \
-                     pg_stat_activity shows"
+                    "a key or a table is locked by another transaction for longer than a call may take ({message}): end that transaction, \
+                     which pg_stat_activity shows"
                 ))
                 .caused_by(FaultCause::NotServing),
             SqlState::QUERY_CANCELED => self

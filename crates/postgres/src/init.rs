@@ -1,6 +1,7 @@
 //! Creates the tables. No store does that on its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{Fault, Misuse, Runtime};
 
@@ -10,6 +11,12 @@ use crate::fault::Faults;
 use crate::sql::Sql;
 use crate::table::row::Columns;
 use crate::version;
+
+/// How long it waits for a lock of another transaction, as of another `init`.
+const LOCK_LIMIT: &str = "5s";
+
+/// Longer than for a lock, and for making the tables on a slow server.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// The statements that create the tables of the store at a URL, for manual migrations.
 ///
@@ -44,12 +51,19 @@ pub enum InitOutcome {
 pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<InitOutcome, Fault> {
     let address = Address::parse(url).map_err(|misuse| Fault::lasting("postgres", misuse))?;
     let faults = Faults { store: Arc::from(&*address.name), init: "leasehold init".into() };
+    let late = || Err(faults.timed_out(format_args!("the tables were not made within {LIMIT:?}")));
+    runtime.within(LIMIT, made(&address, &faults, runtime)).await.unwrap_or_else(late)
+}
+
+async fn made(address: &Address, faults: &Faults, runtime: &Arc<dyn Runtime>) -> Result<InitOutcome, Fault> {
     let sql = Sql::of(&address.schema);
-    let live = connect(&address, &faults, runtime, None).await?;
+    let live = connect(address, faults, runtime, None).await?;
     let of = |error: tokio_postgres::Error| faults.of_error(&error);
     let client = &live.client;
     // Two concurrent calls wait for each other, and the second finds the tables.
-    client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await.map_err(of)?;
+    let begin =
+        format!("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = '{LOCK_LIMIT}'");
+    client.batch_execute(&begin).await.map_err(of)?;
     client.batch_execute("SELECT pg_advisory_xact_lock(hashtext('leasehold init'))").await.map_err(of)?;
     let is_there = "SELECT to_regclass($1) IS NOT NULL, current_setting('server_encoding')";
     let meta = format!("{}.meta", address.schema);
@@ -70,7 +84,7 @@ pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<InitOutcome, 
     }
     // A later version upgrades older tables here, in the same transaction.
     let row = client.query_typed_one(&sql.version, &[]).await.map_err(of)?;
-    version::identity(&row, &faults)?;
+    version::identity(&row, faults)?;
     client.batch_execute("COMMIT").await.map_err(of)?;
     Ok(if is_there { InitOutcome::Existed } else { InitOutcome::Created })
 }

@@ -224,7 +224,10 @@ impl Inner {
             );
             row
         };
-        let row = self.asked(limit, asked).await?;
+        let row = self.within(limit, asked).await.map_err(|error| match error {
+            TransactionError::Silent => self.faults.timed_out(META_IS_SILENT),
+            error => self.faults.of(&error),
+        })?;
         let identity = version::identity(&row, &self.faults)?;
         *locked(&self.identity) = Some(identity);
         let server = Columns(&row).stamp(3).map_err(|error| self.faults.of(&error))?;
@@ -610,6 +613,10 @@ impl Inner {
         !swept.is_err_and(|error| error.is_lost())
     }
 }
+
+/// A statement alone has no limit of its own for a lock. Most such locks are those of a migration.
+const META_IS_SILENT: &str = "no answer in time: the server or the network is stalled, or another transaction has locked the \
+    table meta: pg_stat_activity shows it";
 
 /// One statement, and so one transaction.
 const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(c, p) \

@@ -101,6 +101,19 @@ async fn a_read_does_not_have_the_statement_timeout_of_the_role() {
     assert!(error.contains("another transaction"), "{error}");
 }
 
+/// Regression: the error blamed the network, and `init` waited for as long as the lock lasted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_of_the_table_that_is_read_first_is_named() {
+    let (server, mut db) = served().await;
+    let others = db.transaction().await.unwrap();
+    others.batch_execute("LOCK TABLE leasehold.meta IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let connected = Locks::builder().outage_limit(3 * SECOND).connect(&server.url()).await;
+    let made = init(&server.url()).await;
+    for error in [connected.unwrap_err().to_string(), made.unwrap_err().to_string()] {
+        assert!(error.contains("another transaction"), "{error}");
+    }
+}
+
 /// Regression: the end of each connection made all requests ask again at once, also the one that had
 /// ended it. So it was repeated as fast as connections could be made.
 #[tokio::test(flavor = "multi_thread")]
