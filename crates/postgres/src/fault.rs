@@ -106,6 +106,12 @@ impl Faults {
         let code = said.code();
         let class = code.code().get(..2).unwrap_or_default();
         match *code {
+            // The table meta is the first one that is read, and there.
+            SqlState::UNDEFINED_TABLE if !message.contains(".meta") => self.lasting(format_args!(
+                "one of Leasehold's tables is missing ({message}): restore it, or drop the schema while no program uses it and make \
+                 the tables again with `{}`",
+                self.init
+            )),
             SqlState::UNDEFINED_TABLE | SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_FUNCTION => self
                 .lasting(format_args!(
                     "Leasehold's tables are not in this database ({message}): make them with `{}`",

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Fault, Misuse, Runtime};
+use tokio_postgres::types::Type;
 
 use crate::address::Address;
 use crate::connect::connect;
 use crate::fault::Faults;
-use crate::sql::Sql;
+use crate::sql::{Sql, TABLES};
 use crate::table::row::Columns;
 use crate::version;
 
@@ -65,15 +66,14 @@ async fn made(address: &Address, faults: &Faults, runtime: &Arc<dyn Runtime>) ->
         format!("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = '{LOCK_LIMIT}'");
     client.batch_execute(&begin).await.map_err(of)?;
     client.batch_execute("SELECT pg_advisory_xact_lock(hashtext('leasehold init'))").await.map_err(of)?;
-    let is_there = "SELECT to_regclass($1) IS NOT NULL, current_setting('server_encoding')";
-    let meta = format!("{}.meta", address.schema);
-    let row = client
-        .query_typed_one(is_there, &[(&meta as _, tokio_postgres::types::Type::TEXT)])
-        .await
-        .map_err(of)?;
+    let is_there = "SELECT to_regclass($1 || '.meta') IS NOT NULL, current_setting('server_encoding'), \
+        (SELECT string_agg(n, ', ') FROM unnest($2::text[]) AS n WHERE to_regclass($1 || '.' || n) IS NULL)";
+    let about = [(&address.schema as _, Type::TEXT), (&&TABLES[..] as _, Type::TEXT_ARRAY)];
+    let row = client.query_typed_one(is_there, &about).await.map_err(of)?;
     let row = Columns(&row);
     let read = |error| faults.of(&error);
     let (is_there, encoding): (bool, &str) = (row.get(0).map_err(read)?, row.get(1).map_err(read)?);
+    let missing: Option<&str> = row.get(2).map_err(read)?;
     if encoding != "UTF8" {
         return Err(faults.lasting(format_args!(
             "the database has encoding {encoding}, which cannot keep every label: use a database with encoding UTF8"
@@ -81,6 +81,11 @@ async fn made(address: &Address, faults: &Faults, runtime: &Arc<dyn Runtime>) ->
     }
     if !is_there {
         client.batch_execute(&sql.schema).await.map_err(of)?;
+    } else if let Some(missing) = missing {
+        return Err(faults.lasting(format_args!(
+            "of Leasehold's tables, {missing} are not there: restore them, or drop the schema while no program uses it and make them \
+             again"
+        )));
     }
     // A later version upgrades older tables here, in the same transaction.
     let row = client.query_typed_one(&sql.version, &[]).await.map_err(of)?;

@@ -11,6 +11,9 @@ use crate::version::VERSION;
 /// The clock on which leases are counted.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
+/// The tables other than `meta`.
+pub(crate) const TABLES: [&str; 6] = ["lease", "share", "waiter", "unresponsive", "mark", "broken"];
+
 /// The keys of one page of a list.
 const OF_A_PAGE: &str = "key >= $1 AND ($2 OR key > $1) AND ($3::bytea IS NULL OR key < $3)";
 

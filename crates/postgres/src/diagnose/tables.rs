@@ -6,11 +6,8 @@ use std::sync::Arc;
 use leasehold_core::{Finding, Severity, StoreRole};
 
 use super::facts::{Facts, PRIVILEGES};
-use crate::sql::quoted;
+use crate::sql::{TABLES, quoted};
 use crate::version::{OLDER, VERSION};
-
-/// The tables other than `meta`.
-const TABLES: [&str; 6] = ["lease", "share", "waiter", "unresponsive", "mark", "broken"];
 
 /// The functions and the procedure without which requests take the general way.
 const QUICK: [(&str, &str); 3] =

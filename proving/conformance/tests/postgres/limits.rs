@@ -114,6 +114,20 @@ async fn a_lock_of_the_table_that_is_read_first_is_named() {
     }
 }
 
+/// Regression: the error advised `leasehold init`, which found the other tables and said that they
+/// were there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_was_dropped_is_named_and_init_does_not_say_that_it_is_there() {
+    let (server, db) = served().await;
+    let locks = process(&server.url(), 5 * SECOND).await;
+    db.batch_execute("DROP TABLE leasehold.mark").await.unwrap();
+    let asked = locks.marks("").await.unwrap_err().to_string();
+    let made = init(&server.url()).await.unwrap_err().to_string();
+    for error in [asked, made] {
+        assert!(error.contains("mark") && error.contains("drop the schema"), "{error}");
+    }
+}
+
 /// Regression: the end of each connection made all requests ask again at once, also the one that had
 /// ended it. So it was repeated as fast as connections could be made.
 #[tokio::test(flavor = "multi_thread")]
