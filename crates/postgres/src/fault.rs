@@ -84,7 +84,7 @@ impl Faults {
             // The client library's own error: no host of the URL takes writes. The kernel's errors
             // have a number.
             io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
-                self.standby("it allows no writes")
+                self.standby("or default_transaction_read_only is on for this user or database")
             }
             io::ErrorKind::PermissionDenied => {
                 let fault =
