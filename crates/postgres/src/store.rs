@@ -168,7 +168,7 @@ impl PostgresStore {
         let patience = if is_up { limit } else { limit * CALLS_TO_CONNECT };
         match self.inner.runtime.within(patience, result).await {
             Some(result) => result.map_err(|_| self.ended()),
-            None => Err(self.inner.faults.timed_out(format_args!("no answer within {limit:?}"))),
+            None => Err(self.inner.faults.timed_out(format_args!("no answer within {patience:?}"))),
         }
     }
 
