@@ -10,7 +10,7 @@ mod tables;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Diagnosis, Fault, Finding, RoundTrips, Severity, StoreRole};
+use leasehold_core::{Diagnosis, Fault, Finding, RoundTrips, Severity, StoreRole, locked};
 use tokio::sync::Notify;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
@@ -18,6 +18,7 @@ use tokio_postgres::types::Type;
 use self::facts::Facts;
 use crate::connect::{OnNotification, connect};
 use crate::table::row::Columns;
+use crate::version;
 use crate::worker::Inner;
 
 /// The channel on which a notification is tried. It is always the same one, because a pooler may keep
@@ -44,6 +45,10 @@ impl Inner {
         self.times(&live.client, brought).await?;
         let facts = Facts::ask(&live.client, &self.address.schema, &self.scope.sql);
         let facts = self.asked(self.patience(), facts).await?;
+        // A quorum finds out that two names lead to the same tables.
+        if let Some(id) = &facts.id {
+            *locked(&self.identity) = Some(version::identity_of(id));
+        }
         let at = &self.faults.store;
         brought.findings.extend(tables::judge(at, &self.faults.init, role, &facts));
         brought.findings.extend(settings::judge(at, self.address.call_limit, &facts));

@@ -39,5 +39,10 @@ pub(crate) fn identity(row: &Row, faults: &Faults) -> Result<Arc<str>, Fault> {
              version {VERSION}: update the program"
         )));
     }
-    Ok(format!("postgres {identity}").into())
+    Ok(identity_of(identity))
+}
+
+/// The identity of the tables with this id.
+pub(crate) fn identity_of(id: &str) -> Arc<str> {
+    format!("postgres {id}").into()
 }

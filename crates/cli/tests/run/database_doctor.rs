@@ -106,6 +106,18 @@ fn a_database_with_another_encoding_is_named_with_what_to_do() {
     assert!(scene.doctor(&[]).out.contains("has encoding SQL_ASCII"));
 }
 
+/// Regression: the tables' id was read only by a request for a lock, so nothing was found here, and
+/// then every lock was refused.
+#[test]
+fn a_database_that_a_quorum_names_twice_is_found_out() {
+    let scene = Scene::good();
+    let other = scene.site.store().replace("127.0.0.1", "localhost");
+    scene
+        .doctor(&["--store", &other])
+        .exits_with(2)
+        .out_has(&["are one server and would be counted twice", "name each server once"]);
+}
+
 #[test]
 fn each_grant_that_is_missing_is_in_the_remedy_and_the_remedy_suffices() {
     let scene = Scene::good();

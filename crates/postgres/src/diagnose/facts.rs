@@ -29,6 +29,8 @@ pub(super) struct Facts {
     pub(super) executable: BTreeSet<String>,
     /// The version of the tables, and the oldest that may use them, if the user may read it.
     pub(super) version: Option<(i64, i64)>,
+    /// The id of the tables, likewise.
+    pub(super) id: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -98,6 +100,7 @@ impl Facts {
             let row = client.query_typed_one(&sql.version, &[]).await?;
             let row = Columns(&row);
             facts.version = row.get::<Option<i64>>(0)?.zip(row.get::<Option<i64>>(1)?);
+            facts.id = row.get(2)?;
         }
         Ok(facts)
     }
