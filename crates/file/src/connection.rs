@@ -37,6 +37,10 @@ pub(crate) const BUSY_LIMIT: Duration = Duration::from_secs(1);
 /// the disk.
 const LONG_LOG: i32 = 4000;
 
+/// The most bytes that the log keeps on the disk when it begins anew: some times as many as a long one
+/// has. It becomes longer while somebody reads for long, such as a process that is stopped meanwhile.
+const KEPT_LOG: i64 = 16 << 20;
+
 /// A connection, and then (fields are dropped in order) its entry in the list of this process's
 /// open files.
 #[derive(Debug)]
@@ -426,6 +430,7 @@ fn write_ahead(connection: &mut Connection, haste: &Arc<PostponedWork>) -> Resul
         }
     }
     connection.pragma_update(None, "synchronous", "normal")?;
+    connection.pragma_update(None, "journal_size_limit", KEPT_LOG)?;
     let haste = Arc::clone(haste);
     connection.wal_hook(Some(move |log: &mut Wal, pages| {
         if pages < LONG_LOG {
@@ -517,6 +522,29 @@ mod tests {
         // If the caller may wait, it is moved at once.
         write(4_200_000, Patience::Waits);
         assert!(!open.has_long_log() && size() > 8_000_000, "{}", size());
+    }
+
+    /// Regression: it kept its greatest length until the last process closed the file, and for ever in
+    /// a store that a group shares.
+    #[test]
+    fn a_log_that_grew_while_somebody_read_becomes_short_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("leases.db");
+        let open = a_table(&path);
+        let reader = Connection::open(&path).unwrap();
+        reader.execute_batch("BEGIN; SELECT n FROM t").unwrap();
+        let write = |bytes: i64| {
+            let transaction = open.begin(Begin::ToWrite, Patience::Waits).unwrap().unwrap();
+            transaction.execute("INSERT INTO t VALUES (zeroblob(?1))", [bytes]).unwrap();
+            transaction.commit().unwrap();
+        };
+        (0..3).for_each(|_| write(8_000_000));
+        let size = || std::fs::metadata(directory.path().join("leases.db-wal")).unwrap().len();
+        assert!(size() > 24_000_000, "{}", size());
+        reader.execute_batch("COMMIT").unwrap();
+        // The first one moves it into the file, and the second one begins it anew.
+        (0..2).for_each(|_| write(1));
+        assert!(size() <= 16 << 20, "{}", size());
     }
 
     #[test]
