@@ -148,6 +148,13 @@ async fn a_break_of_one_member_is_completed_at_another_while_a_third_is_down() {
     assert!(first.is_err() && world.taken() == [1, 2], "{first:?}");
     world.on([2], "inspect", CallFate::Hung);
     is_broken(&breaks(&quorum, fence).await);
+    // Once the third answers, it alone shows the lease, and breaks it too.
+    for call in ["inspect", "break"] {
+        world.on([2], call, CallFate::Fair);
+    }
+    is_broken(&breaks(&quorum, fence).await);
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!(world.taken(), []);
     is_lost(&quorum, &attempt).await;
 }
 
@@ -211,6 +218,20 @@ async fn a_lease_whose_fence_rises_all_the_time_is_not_chased_for_ever() {
     let fault = answer.unwrap_err().to_string();
     assert!(fault.contains("memory:b: its fence changes while the lease is broken: try again"), "{fault}");
     assert_eq!(world.counts("break"), [1, 3, 1]);
+}
+
+/// Two operators break it at the same time.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_another_break_ended_at_a_member_meanwhile_counts_as_broken_there() {
+    let (world, quorum, _, fence) = held_at(3).await;
+    world.members[1].once("break", CallFate::Late(10 * MILLISECOND));
+    world.members[2].on("break", passing("connection refused"));
+    let breaking = breaks(&quorum, fence);
+    let other = async {
+        tokio::time::sleep(5 * MILLISECOND).await;
+        world.members[1].memory.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+    };
+    is_broken(&tokio::join!(breaking, other).0);
 }
 
 /// Regression: only the reader with the greatest fence could be broken.
