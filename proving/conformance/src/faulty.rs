@@ -399,7 +399,12 @@ impl MemberStore for Faulty {
 impl InspectStore for Faulty {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         let (memory, key) = (self.memory.clone(), key.clone());
-        Box::pin(self.through("inspect", None, async move { memory.inspect(&key).await }))
+        let ahead = self.facts().ahead;
+        Box::pin(self.through("inspect", None, async move {
+            let mut state = memory.inspect(&key).await?;
+            state.clock = state.clock.map(|clock| clock + ahead);
+            Ok(state)
+        }))
     }
 
     fn inspected_at_once(&self) -> usize {
