@@ -169,7 +169,12 @@ async fn lost_pends_for_ever_after_a_release() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_answer_was_lost_counts() {
-    let (world, guard) = holding().await;
+    let (world, broken) = holding().await;
+    let (key, note) = (Key::new("k").unwrap(), BreakNote::default());
+    world.memory.break_lease(&key, broken.fence(), &note).await.unwrap();
+    drop(broken);
+    // The break of an earlier lease says nothing about this one.
+    let guard = world.locks.mutex("k").lock().await.unwrap();
     world.store.set(CallFate::AnswerLost);
     let release = tokio::spawn(guard.release());
     sleep(SECOND / 2).await;
@@ -182,12 +187,15 @@ async fn a_release_whose_answer_was_lost_counts() {
 /// may have done at the same time counted as done alone.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_tried_again_says_that_the_lease_was_broken_before() {
-    let (world, guard) = holding().await;
-    let (key, note) = (Key::new("k").unwrap(), BreakNote::default());
-    world.memory.break_lease(&key, guard.fence(), &note).await.unwrap();
-    world.store.once("release", CallFate::Lost);
-    let released = guard.release().await;
-    assert!(matches!(released, Err(ReleaseError::Broken { .. })), "{released:?}");
+    for broken in ["k", "l"] {
+        let world = World::begin(TTL);
+        let guard = world.locks.mutex_all(["k", "l"]).lock().await.unwrap();
+        let (key, note) = (Key::new(broken).unwrap(), BreakNote::default());
+        world.memory.break_lease(&key, guard.fence(), &note).await.unwrap();
+        world.store.once("release", CallFate::Lost);
+        let released = guard.release().await;
+        assert!(matches!(released, Err(ReleaseError::Broken { .. })), "{released:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,8 +243,8 @@ async fn a_longest_hold_ends_however_long_the_guard_lives() {
     let world = World::with(TTL, |builder| builder.renewal(Renewal::AtMost(at_most)));
     let guard = world.locks.mutex("k").lock().await.unwrap();
     sleep(6 * SECOND).await;
-    guard.renew(TTL).await.unwrap();
-    let error = guard.renew(20 * SECOND).await.unwrap_err();
+    guard.renew(19 * SECOND).await.unwrap();
+    let error = guard.renew(19 * SECOND + SECOND / 1000).await.unwrap_err();
     assert!(matches!(error, RenewError::PastLongestHold { .. }), "{error:?}");
     let lost = guard.lost();
     std::mem::forget(guard);
