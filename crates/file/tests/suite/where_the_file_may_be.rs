@@ -184,6 +184,11 @@ fn a_directory_of_sessions_that_cannot_be_used_is_refused() {
         refused(&file, &["leases.db-peers has mode", &format!("{bits:04o}"), "run chmod 700 on it"]);
     }
     chmod(&sessions, 0o700);
+    if is_root() {
+        chown(&sessions, Some(65534), None).unwrap();
+        refused(&file, &["leases.db-peers belongs to user 65534", "remove it"]);
+        chown(&sessions, Some(0), None).unwrap();
+    }
     open(&file).unwrap();
     let away = file.with_extension("away");
     fs::rename(&sessions, &away).unwrap();
