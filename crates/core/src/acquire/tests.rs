@@ -287,9 +287,13 @@ fn a_late_hand_over_is_checked_at_the_store() {
 #[test]
 fn a_full_queue_differs_from_one_that_is_being_cleared() {
     let mut machine = acquire(None);
-    ask(&mut machine, START, GrantAnswer::Unfinished);
+    machine.rest_first(START + SECOND);
+    assert_eq!(rests(&mut machine, START), START + SECOND);
+    ask(&mut machine, START + SECOND, GrantAnswer::Unfinished);
+    // A rest comes before the first request only.
+    machine.rest_first(START + 9 * SECOND);
     let full = GrantAnswer::QueueFull { held_by: held_for(SECOND), length: 7 };
-    ask(&mut machine, START + Duration::from_millis(1), full);
+    ask(&mut machine, START + SECOND + Duration::from_millis(1), full);
     let outcome = Err(NotGranted::QueueFull { held_by: held_for(SECOND), length: 7 });
     assert_eq!(machine.next(START + SECOND), Step::Done(outcome));
 }
