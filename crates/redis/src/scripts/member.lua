@@ -21,13 +21,6 @@ longest = tonumber(table.remove(ARGV))
 local run, proposed = table.remove(ARGV), tonumber(table.remove(ARGV))
 floor = math.min(math.max(proposed, now - MARGIN), now + MARGIN)
 
--- Remembers a fence on which the members agreed, or the last one if that is greater. If it is ahead of the
--- clock here, it is remembered for as much longer: until the clock alone makes the next one greater.
-local function agree_on(s, agreed, keep)
-  local number = math.max(agreed, tonumber(fence(s) or 0))
-  remember(s, number, keep + math.max((number - now) / 1000, 0))
-end
-
 local member_key = table.remove(KEYS)
 if run ~= '' then
   local kept = whole(math.max(KEPT, 2 * longest))
