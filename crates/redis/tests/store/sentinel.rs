@@ -52,6 +52,14 @@ fn is_listened_to(sentinel: &Server) -> bool {
     sentinel.text(&["CLIENT", "LIST"]).as_text().is_some_and(|list| list.contains(" sub=1 "))
 }
 
+/// The sentinel whose reports are received, and the others. It may be any one that named the master.
+async fn listened_to(watched: &Watched) -> (&Server, Vec<&Server>) {
+    let is_one = || watched.sentinels.iter().any(is_listened_to);
+    until("it listens", Duration::from_secs(5), is_one).await;
+    let (listened, others): (Vec<_>, _) = watched.sentinels.iter().partition(|it| is_listened_to(it));
+    (listened[0], others)
+}
+
 /// Makes a sentinel name another server, at this port. It reports no failover.
 fn make_name(sentinel: &Server, port: u16) {
     sentinel.text(&["SENTINEL", "REMOVE", "locks"]);
@@ -351,9 +359,9 @@ async fn is_left_when_the_listened_to_sentinel_fails(fail: fn(&Server), within: 
     let store = store(&watched.url());
     let ours = attempt(&["k"]);
     granted(grant(&store, &ours).await);
-    until("it listens", Duration::from_secs(5), || is_listened_to(&watched.sentinels[0])).await;
-    fail(&watched.sentinels[0]);
-    watched.sentinels[1..].iter().for_each(|sentinel| make_name(sentinel, elsewhere.port()));
+    let (listened, others) = listened_to(&watched).await;
+    fail(listened);
+    others.into_iter().for_each(|sentinel| make_name(sentinel, elsewhere.port()));
     let began = Instant::now();
     while renewed(&store, &ours).await.0 == HoldAnswer::Done {
         assert!(began.elapsed() < within, "still renewed at the old master");
@@ -446,7 +454,7 @@ async fn a_master_is_kept_if_another_sentinel_names_a_replica() {
     let watched = Watched::start(Flavor::Valkey91);
     let store = store(&watched.url());
     store.open().await.unwrap();
-    until("it listens", Duration::from_secs(5), || is_listened_to(&watched.sentinels[0])).await;
+    let (listened, others) = listened_to(&watched).await;
     // The sentinels' own connections use RESP2.
     let ours = || match watched.servers[0].text(&["CLIENT", "LIST"]).as_text() {
         Some(list) => {
@@ -455,9 +463,9 @@ async fn a_master_is_kept_if_another_sentinel_names_a_replica() {
         }
         None => panic!("no list of clients"),
     };
-    watched.sentinels[1..].iter().for_each(|sentinel| make_name(sentinel, watched.servers[1].port()));
+    others.into_iter().for_each(|sentinel| make_name(sentinel, watched.servers[1].port()));
     let before = ours();
-    watched.sentinels[0].kill_9();
+    listened.kill_9();
     let is_asked = || watched.servers[1].calls("role") >= 2;
     until("the replica is asked whether it is a master", Duration::from_secs(5), is_asked).await;
     granted(grant(&store, &attempt(&["k"])).await);
@@ -494,10 +502,10 @@ async fn a_connection_to_the_master_of_most_sentinels_outlasts_what_one_of_them_
     let elsewhere = Server::start(Flavor::Valkey91);
     let store = store(&watched.url());
     store.open().await.unwrap();
-    until("it listens", Duration::from_secs(5), || is_listened_to(&watched.sentinels[0])).await;
-    make_name(&watched.sentinels[0], elsewhere.port());
-    let listened = || watched.sentinels[1..].iter().any(is_listened_to);
-    until("it listens to another", Duration::from_secs(9), listened).await;
+    let (listened, others) = listened_to(&watched).await;
+    make_name(listened, elsewhere.port());
+    let is_another = || others.iter().any(|sentinel| is_listened_to(sentinel));
+    until("it listens to another", Duration::from_secs(9), is_another).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(elsewhere.calls("role"), 0);
 }
