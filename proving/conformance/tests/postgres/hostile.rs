@@ -79,6 +79,22 @@ const ROWS: &[(&str, &str)] = &[
     ),
 ];
 
+fn is_silent(error: &LockError) -> bool {
+    error.to_string().contains("no answer")
+}
+
+/// What a request is told. On a busy machine, an answer may take longer than the time for a holder
+/// that never releases; one that is lost never comes.
+async fn refusal<G, Asking: Future<Output = Result<G, LockError>>>(
+    ask: impl Fn(Duration) -> Asking,
+) -> Option<String> {
+    let refused = match ask(SECOND / 2).await.err() {
+        Some(error) if is_silent(&error) => ask(5 * SECOND).await.err(),
+        answered => answered,
+    };
+    refused.map(|error| error.to_string())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_data_at_a_key_gets_an_answer_and_does_not_affect_other_keys() {
     let (server, db) = served().await;
@@ -95,6 +111,10 @@ async fn foreign_data_at_a_key_gets_an_answer_and_does_not_affect_other_keys() {
             last.lock().within(5 * SECOND)
         );
         let good = [first, last].map(|guard| guard.unwrap_or_else(|error| panic!("{what}: {error}")));
+        let refused = match refused {
+            Err(error) if is_silent(&error) => bad.lock().within(5 * SECOND).await,
+            answered => answered,
+        };
         match refused {
             Ok(guard) => drop(guard.release().await.unwrap_or_else(|error| panic!("{what}: {error}"))),
             Err(error) => assert!(!error.to_string().contains("no answer"), "{what}: {error}"),
@@ -102,8 +122,8 @@ async fn foreign_data_at_a_key_gets_an_answer_and_does_not_affect_other_keys() {
         for said in [
             locks.inspect("bad").await.err().map(|error| error.to_string()),
             locks.list("").await.err().map(|error| error.to_string()),
-            locks.rw_lock("bad").read().within(SECOND / 2).await.err().map(|error| error.to_string()),
-            locks.semaphore("bad", 3).acquire().within(SECOND / 2).await.err().map(|error| error.to_string()),
+            refusal(|limit| locks.rw_lock("bad").read().within(limit)).await,
+            refusal(|limit| locks.semaphore("bad", 3).acquire().within(limit)).await,
             locks.marked("bad").await.err().map(|error| error.to_string()),
             locks.last_break("bad").await.err().map(|error| error.to_string()),
         ]
