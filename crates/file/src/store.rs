@@ -413,13 +413,17 @@ impl ProcessStore for FileStore {
                 let (sender, entered) = mpsc::channel();
                 let queue = self.queue().ok()?;
                 queue.send(|worker| worker.ledger().enter(), move |entered| drop(sender.send(entered)));
-                entered.recv().ok()?.ok()?;
+                entered.recv_timeout(UNTIL_A_SESSION).ok()?.ok()?;
             }
             self.notifier.sessions.lifeline()
         };
         lifeline().into_iter().collect()
     }
 }
+
+/// A file that takes longer, on a disk that hangs, has granted nothing: it is a member of a quorum whose
+/// other members did.
+const UNTIL_A_SESSION: Duration = Duration::from_millis(500);
 
 impl BaselineStore for FileStore {
     /// A transaction that reads a row; or two that each write one. On the same path as locks.

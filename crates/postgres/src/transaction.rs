@@ -140,7 +140,7 @@ impl Scope {
         if !requests.iter().any(|request| matches!(request, Request::Grant { .. })) {
             return Ok(vec![None; requests.len()]);
         }
-        // Who is first in a queue matters to none of them.
+        // None of these answers depends on who is first in a queue.
         let loaded = self.loaded(client, &self.begin_to_look, &Batch::of(requests), 1).await?;
         Ok(requests.iter().map(|request| self.seen(&loaded, request)).collect())
     }

@@ -19,7 +19,7 @@ pub(super) struct Member {
 impl Member {
     /// The time limit for a member's answer: small compared with the TTL, so that a renewal can be
     /// tried often; longer than a Redis store's own limit, whose fault says more than ours.
-    pub(super) const LIMIT: Duration = Duration::from_millis(600);
+    const LIMIT: Duration = Duration::from_millis(600);
 
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
         Self { name: store.name().into(), store, silent: watch::Sender::new(false) }
