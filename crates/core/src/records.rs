@@ -65,6 +65,9 @@ pub struct LastFence {
 }
 
 impl LastFence {
+    /// A number that is ahead of a clock by more comes from no clock.
+    pub const MOST_AHEAD: Duration = Duration::from_secs(24 * 3600);
+
     /// A fence remembered until `ends`.
     #[must_use]
     pub const fn new(fence: Fence, ends: Stamp) -> Self {
@@ -79,6 +82,14 @@ impl LastFence {
     pub fn kept_for(ttl: Ttl) -> Duration {
         const LEAST: Duration = Duration::from_secs(600);
         LEAST.max(ttl.duration() * 2)
+    }
+
+    /// When a fence on which the members of a quorum agreed counts as used. It is a time on the clock
+    /// of one of them; if that is ahead of the clock here, the time counts and not the clock. A number
+    /// that comes from no clock must not stay.
+    pub(crate) fn used(agreed: Fence, now: Stamp) -> Stamp {
+        let time = Stamp::from_micros(agreed.get());
+        if time <= now + Self::MOST_AHEAD { time.max(now) } else { now }
     }
 }
 

@@ -176,7 +176,7 @@ impl Serving<'_> {
             let admits_readers = self.records.downgrade(&want.key, attempt.holder, want.mode, now);
             self.take(want, attempt);
             if let Some(fence) = self.records.fence(&want.key, now).max(own) {
-                self.records.remember(&want.key, fence, attempt.ttl, now);
+                self.agree_on(&want.key, fence, attempt);
             }
             // Even if others who share the key have greater fences by now.
             if let Some(own) = own {
@@ -191,7 +191,7 @@ impl Serving<'_> {
 
     /// Raises the fences of keys that the attempt holds.
     fn raise(&mut self, attempt: &Attempt) -> Fence {
-        let (records, now) = (&mut *self.records, self.context.now);
+        let (records, now) = (&*self.records, self.context.now);
         let named = attempt.proposal.map_or(self.context.floor, |it| it.fence);
         let least = |key| {
             let last = records.fence(key, now);
@@ -205,11 +205,18 @@ impl Serving<'_> {
         let fence = attempt.claim.keys().filter_map(least).max().map_or(named, |least| least.max(named));
         for key in attempt.claim.keys() {
             // The fence of another reader may be greater.
-            let last = records.fence(key, now).map_or(fence, |last| last.max(fence));
-            records.remember(key, last, attempt.ttl, now);
-            records.stamp(key, attempt.holder, fence);
+            let last = self.records.fence(key, now).map_or(fence, |last| last.max(fence));
+            self.agree_on(key, last, attempt);
+            self.records.stamp(key, attempt.holder, fence);
         }
         fence
+    }
+
+    /// Remembers a fence on which the members of a quorum agreed, until the clock alone makes the next
+    /// one greater.
+    fn agree_on(&mut self, key: &Key, fence: Fence, attempt: &Attempt) {
+        let used = LastFence::used(fence, self.context.now);
+        self.records.remember(key, fence, attempt.ttl, used);
     }
 
     fn first_not_held(&self, attempt: &Attempt) -> Option<HoldAnswer> {

@@ -15,11 +15,20 @@
 -- deleted. A lease that it forgot lasts for at most the longest ttl; its clock may have been read a
 -- little before it forgot.
 
-local BEHIND = 1000000
+local BEHIND, MOST_AHEAD = 1000000, 86400000
 
 longest = tonumber(table.remove(ARGV))
 local run, proposed = table.remove(ARGV), tonumber(table.remove(ARGV))
 floor = math.min(math.max(proposed, now - MARGIN), now + MARGIN)
+
+-- Remembers a fence on which the members agreed, or the last one if that is greater. If it is ahead of the
+-- clock here, it is remembered for as much longer, so that the clock alone makes the next one greater. A
+-- number that is ahead by more than a day comes from no clock, and must not stay.
+local function agree_on(s, agreed, keep)
+  local number = math.max(agreed, tonumber(fence(s) or 0))
+  local ahead = math.max((number - now) / 1000, 0)
+  remember(s, number, ahead <= MOST_AHEAD and keep + ahead or keep)
+end
 
 local member_key = table.remove(KEYS)
 if run ~= '' then

@@ -40,7 +40,7 @@ for _, s in ipairs(all) do
   if answer then
     advance(s)
   else
-    remember(s, math.max(greatest, tonumber(fence(s) or 0)), keep)
+    agree_on(s, greatest, keep)
     if s.shared then shares().stamp(s, greatest) end
   end
 end

@@ -44,7 +44,7 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
       local admits_readers = is_downgrade(s, s.want)
       if admits_readers then shares().downgrade(s, s.want) end
       take(s, tail, ttl)
-      remember(s, math.max(tonumber(fence(s) or 0), proposed), keep)
+      agree_on(s, proposed, keep)
       if s.shared then shares().stamp(s, proposed) end -- others who hold it together with this one may have greater ones by now
       if admits_readers then advance(s) end
     end

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use conformance::sequence::{DAY, LONGEST, RUN, WINDOW, heard};
 use leasehold_core::{
-    Answer, Attempt, Claim, Fence, GrantAnswer, Holder, Key, KeyState, Label, Mark, Owner, Proposal, Request,
-    Signal, Stamp, Ttl, Wait,
+    Answer, Attempt, Claim, Fence, GrantAnswer, Holder, Key, KeyState, Label, LastFence, Mark, Owner,
+    Proposal, Request, Signal, Stamp, Ttl, Wait,
 };
 use leasehold_redis::script::{
     self, Call, Granted, Vouching, batch_call, call_at_member, locked_call, read_batch, read_done,
@@ -19,9 +19,10 @@ use servers::{Flavor, Server};
 
 use crate::subject::{Subject, plain};
 
-const ALL: [fn(&mut Subject); 54] = [
+const ALL: [fn(&mut Subject); 55] = [
     a_fence_that_is_no_number_is_an_error,
     a_raised_fence_is_the_proposed_one_or_above_the_last,
+    an_agreed_fence_ahead_of_the_clock_is_remembered_for_longer,
     a_batch_grants_the_greatest_fence_and_none_after_it,
     a_fence_key_is_kept_for_the_longest_lease_of_a_request,
     a_ttl_over_the_longest_of_the_quorum_is_an_error,
@@ -383,6 +384,23 @@ fn a_raised_fence_is_the_proposed_one_or_above_the_last(subject: &mut Subject) {
     // The next grant is above it.
     let last = last_fence(subject, &reader(1, base));
     ensure!(last == Some(base + 21), last);
+}
+
+/// A number that is ahead by more than a day comes from no clock.
+fn an_agreed_fence_ahead_of_the_clock_is_remembered_for_longer(subject: &mut Subject) {
+    let now = clock(subject);
+    for (hours, longer) in [(25, 0), (23, 23)] {
+        let mut agreed = at_member(by(1, &format!("{hours}:a")), now + hours * 3600 * SECOND);
+        is_answered(subject, &rejoin(&agreed), 0);
+        let kept = LastFence::kept_for(agreed.ttl) + Duration::from_secs(longer * 3600);
+        let about = kept - Duration::from_secs(30)..=kept + Duration::from_secs(30);
+        ensure!(about.contains(&lasts(subject, fence_key(&agreed))), hours);
+        agreed = at_member(by(2, &format!("raised{hours}:a")), now);
+        is_answered(subject, &grant(&agreed), 0);
+        agreed = at_member(agreed, now + hours * 3600 * SECOND);
+        is_answered(subject, &Request::Raise(agreed.clone()), 0);
+        ensure!(about.contains(&lasts(subject, fence_key(&agreed))), hours);
+    }
 }
 
 /// Also one that an operator let have no end.

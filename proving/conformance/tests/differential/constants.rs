@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Fence, Label, Shares, WaitQueue};
+use leasehold_core::{Fence, Label, LastFence, Shares, WaitQueue};
 
 use crate::scripts;
 
@@ -24,6 +24,7 @@ fn known() -> Vec<(&'static str, Option<u64>)> {
         ("KEPT", Some(30 * 24 * 3600 * 1000)),
         // How long a restarted member abstains beyond the longest TTL; cases check it.
         ("BEHIND", Some(1_000_000)),
+        ("MOST_AHEAD", millis(LastFence::MOST_AHEAD)),
         ("SIGNAL_KEPT", Some(1000)),
         // The number of digits of a waiter's times; a case checks it.
         ("MOST_DIGITS", None),

@@ -58,6 +58,28 @@ fn a_fence_is_raised_only_for_the_holder_and_a_free_key_goes_to_the_first_waiter
     assert!(records.is_held_by(&key("a"), Holder::from_bits(3), at(111).now));
 }
 
+/// Regression: a member whose clock was an hour ahead gave the others a fence that they forgot after ten
+/// minutes, and the next one, while it was down, was smaller.
+#[test]
+fn a_fence_at_most_a_day_ahead_of_the_clock_is_remembered_until_the_clock_has_passed_it() {
+    let kept = LastFence::kept_for(writer(1).ttl).as_secs();
+    for (ahead, forgotten) in
+        [(3_700, 3_700 + kept), (100 + 86_400, 86_500 + kept), (101 + 86_400, 100 + kept)]
+    {
+        let one = proposing(&writer(1), ahead * 1_000_000);
+        let mut after_rejoin = Records::default();
+        assert_eq!(rejoin(&mut after_rejoin, &one, None, &at(100)), HoldAnswer::Done);
+        let mut after_raise = Records::default();
+        assert_eq!(ask(&mut after_raise, &proposing(&writer(1), 100_000_000), 100), granted(100_000_000));
+        let fence = Fence::new(ahead * 1_000_000).unwrap();
+        assert_eq!(raise(&mut after_raise, &one, &at(100)), RaiseAnswer::Raised { fence });
+        for records in [after_rejoin, after_raise] {
+            assert_eq!(records.fence(&key("a"), at(forgotten - 1).now), Some(fence));
+            assert_eq!(records.fence(&key("a"), at(forgotten).now), None);
+        }
+    }
+}
+
 /// A renewal that is delayed past the release would restore the lease.
 #[test]
 fn a_member_is_not_rejoined_too_late_but_a_lease_that_lasts_is_renewed() {
