@@ -5,7 +5,7 @@
 //! the arguments. So any answer except "may not run" shows that the user may run it.
 
 use leasehold_core::{Fault, Severity, StoreRole};
-use redis::{Cmd, cmd};
+use redis::{Cmd, ServerError, cmd};
 
 use super::diagnosis_run::{DiagnosisRun, is_denied, is_unknown};
 use crate::script::opening_call;
@@ -39,7 +39,8 @@ const TRIED: [&str; 25] = [
     "PUBSUB NUMSUB leasehold:diagnose",
     "SCAN 0 COUNT 1",
     "GETRANGE leasehold:diagnose 0 0",
-    "MGET leasehold:diagnose",
+    // Of two slots, which a node of a cluster refuses, whichever of them it has.
+    "MGET leasehold:diagnose leasehold:diagnosis",
 ];
 
 /// Without this one, locks cannot be listed or watched; everything else works.
@@ -55,7 +56,7 @@ impl DiagnosisRun<'_> {
         let heard = self.ask(commands).await?;
         let user = self.setting.user.clone();
         let (mut denied, mut unknown) = (Vec::new(), Vec::new());
-        let (mut unlisted, mut elsewhere) = (false, false);
+        let (mut unlisted, mut elsewhere, mut refused) = (false, false, None);
         for (name, heard) in names.into_iter().zip(heard) {
             let Err(error) = heard else { continue };
             if is_denied(&error) {
@@ -73,7 +74,13 @@ impl DiagnosisRun<'_> {
                 unknown.push(name.to_ascii_uppercase());
             } else if error.code() == "NOPERM" && self.setting.role != StoreRole::Alone {
                 elsewhere = true;
+            } else if refuses_all_keys(&error, self.client.is_node()) {
+                refused = Some(self.client.faults.of_refusal(&error));
             }
+        }
+        if let Some(fault) = refused {
+            let why = "as long as it refuses, nobody takes or renews a lock here";
+            self.found(self.setting.finding(Severity::Unsafe, "reach", &fault.reason, why));
         }
         if !denied.is_empty() {
             let rules = denied.join(" ");
@@ -151,6 +158,16 @@ impl DiagnosisRun<'_> {
             commands.push(said("PING"));
         }
         commands
+    }
+}
+
+/// Returns true if a cluster refuses requests for any keys: it is down, or was named like a single
+/// server.
+fn refuses_all_keys(error: &ServerError, is_node: bool) -> bool {
+    match error.code() {
+        "CLUSTERDOWN" => !is_node || error.details().is_some_and(|details| details.contains("is down")),
+        "MOVED" | "CROSSSLOT" => !is_node,
+        _ => false,
     }
 }
 

@@ -328,3 +328,34 @@ async fn each_master_of_a_cluster_is_looked_at_and_one_that_hangs_is_named() {
     assert!(out.len() == 1 && out[0].at.contains(&hangs.port().to_string()), "{findings:#?}");
     assert_eq!(findings.iter().filter(|finding| finding.about == "eviction").count(), 2);
 }
+
+/// Regression: the diagnosis of a cluster that refused every request found nothing, and neither did
+/// that of a node that the URL names like a single server.
+#[tokio::test]
+async fn a_cluster_that_is_down_or_that_is_named_like_a_single_server_is_unsafe() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let cluster = Cluster::start(flavor, 3, 0);
+        for node in cluster.nodes() {
+            let findings = diagnosed(&store(&node.url())).await;
+            found(&findings, "reach", Severity::Unsafe, &["part of a cluster", "redis+cluster://"]);
+        }
+        let store = cluster_store(&cluster.url());
+        let findings = async || store.diagnose(StoreRole::Alone).await.findings;
+        let serves = findings().await;
+        assert!(about(&serves, "reach").or(about(&serves, "cluster")).is_none(), "{flavor}: {serves:#?}");
+        let change = |words: &[&str]| cluster.nodes().iter().for_each(|node| drop(node.text(words)));
+        let is_down = |node: &Server| {
+            node.text(&["CLUSTER", "INFO"]).as_text().is_some_and(|info| info.contains("cluster_state:fail"))
+        };
+        change(&["CLUSTER", "DELSLOTS", "100"]);
+        cluster.wait_until("all know that it is down", || cluster.nodes().iter().all(is_down));
+        let down = findings().await;
+        found(&down, "cluster", Severity::Unsafe, &["1 of 16384 slots have no master"]);
+        found(&down, "reach", Severity::Unsafe, &["the cluster is down"]);
+        change(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+        cluster.wait_until("the others serve", || !cluster.nodes().iter().any(is_down));
+        let others_serve = findings().await;
+        found(&others_serve, "cluster", Severity::Unsafe, &["1 of 16384 slots"]);
+        assert_eq!(about(&others_serve, "reach"), None, "{flavor}");
+    }
+}

@@ -3,6 +3,7 @@
 use leasehold_core::{Diagnosis, Finding, Severity, StoreRole};
 
 use super::Cluster;
+use crate::slot::SLOTS;
 
 impl Cluster {
     /// One master after the other; one that does not answer is reported, and the others are
@@ -18,9 +19,20 @@ impl Cluster {
             );
             return brought;
         }
-        let masters = self.known().map.masters();
+        let (masters, unserved) = {
+            let known = self.known();
+            (known.map.masters(), known.map.unserved())
+        };
         let count = masters.len();
         brought.findings.push(Finding::note("cluster", &at, format_args!("{count} masters serve slots")));
+        if unserved > 0 {
+            let what = format!("{unserved} of {SLOTS} slots have no master");
+            let why = "nobody takes or renews a lock in these slots; and in no slot, unless cluster-require-full-coverage is no";
+            brought.findings.push(
+                Finding::new(Severity::Unsafe, "cluster", &at, what, why)
+                    .advice("give them to a master: redis-cli --cluster fix HOST:PORT"),
+            );
+        }
         for node in masters {
             let Diagnosis { findings, clocks, .. } = self.client(&node).diagnose(role).await;
             brought.findings.extend(findings);

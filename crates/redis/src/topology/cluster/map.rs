@@ -56,6 +56,11 @@ impl Map {
         slots.filter(|(_, number)| owner(number) == Some(node)).map(|(slot, _)| slot).collect()
     }
 
+    /// The number of slots without an owner.
+    pub(crate) fn unserved(&self) -> usize {
+        (0..SLOTS).filter(|slot| self.owner(*slot).is_none()).count()
+    }
+
     /// Notes that a node named this owner of a slot.
     pub(crate) fn put(&mut self, slot: u16, owner: Node) {
         self.owners.resize(usize::from(SLOTS), None);
