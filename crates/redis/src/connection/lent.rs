@@ -217,3 +217,19 @@ where
         self.connection.get_db()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::refusal;
+
+    /// A connection of the program may return a refusal as an error.
+    #[test]
+    fn a_connection_is_given_up_if_it_fails_or_if_the_wrong_server_refuses() {
+        let refused = |code| has_failed(&redis::make_extension_error(code, None));
+        assert!(refused("READONLY".into()) && !refused("NOPERM".into()));
+        assert!(has_failed(&io::Error::from(io::ErrorKind::ConnectionReset).into()));
+        let answered = |code| is_astray(&Value::ServerError(refusal(code, String::new())));
+        assert!(answered("READONLY") && !answered("NOPERM"));
+    }
+}

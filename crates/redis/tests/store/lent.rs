@@ -9,6 +9,7 @@ use redis::AsyncConnectionConfig;
 use servers::{Flavor, Server};
 
 use crate::queue::{hand_over, let_go, until_answered, until_queued, wait, waits};
+use crate::replicas::pair;
 use crate::world::{self, attempt, behind_a_proxy, connect, grant, granted, key, passing, runtime, value};
 
 /// A store over a connection of the program that does not reconnect.
@@ -113,6 +114,25 @@ async fn a_pool_is_asked_again_after_a_panic_and_for_a_connection_that_stays_sil
     // It is given up by a task, perhaps a moment later.
     until_answered(Duration::from_secs(10), || store.open()).await;
     it_works(&server, &store).await;
+}
+
+/// Both a single command and several at once may show it.
+#[tokio::test]
+async fn a_connection_of_a_pool_that_leads_to_a_replica_is_replaced() {
+    let (master, replica) = pair(Flavor::Valkey91).await;
+    for keys in [&["k"][..], &["k", "other"]] {
+        let taken = AtomicUsize::new(0);
+        let urls = [replica.url(), master.url()];
+        let take = move || {
+            let url = urls[taken.fetch_add(1, Ordering::Relaxed).min(1)].clone();
+            async move { redis::Client::open(url)?.get_multiplexed_async_connection().await.map(Box::new) }
+        };
+        let store = RedisStore::from_pool(take, "ours", runtime());
+        let ours = attempt(keys);
+        passing(grant(&store, &ours).await, &["replica"]);
+        granted(grant(&store, &ours).await);
+        assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+    }
 }
 
 /// It is not notified over a lent connection, so only what follows a hand-over shows that it is

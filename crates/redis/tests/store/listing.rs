@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_core::{InspectStore as _, ScanPosition, Store};
+use leasehold_core::{AdminStore as _, InspectStore as _, Mark, MarkStore as _, ScanPosition, Stamp, Store};
+use leasehold_redis::slot::{Side, side_key};
 use servers::{Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
@@ -63,4 +64,23 @@ async fn a_large_server_is_walked_in_parts_and_others_are_served_in_between() {
     assert_eq!(server.calls("keys"), 0);
     let scans = server.calls("scan");
     assert!((150..=400).contains(&scans), "{scans} calls for two scans past 100,000 keys");
+}
+
+#[tokio::test]
+async fn marks_and_breaks_are_listed_although_something_else_is_in_the_place_of_one() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let (server, store) = started(flavor);
+        for side in [Side::Mark, Side::Break] {
+            server.command(&[b"RPUSH", &side_key(side, &key("other")), b"x"]);
+        }
+        let ours = attempt(&["k"]);
+        let fence = granted(grant(&store, &ours).await);
+        let mark = Mark::new(Stamp::from_micros(1), fence, None);
+        store.mark(&ours, &mark, Duration::from_secs(60)).await.unwrap();
+        store.break_lease(&key("k"), fence, &leasehold_core::BreakNote::default()).await.unwrap();
+        let marks = store.list_marks(b"").await.unwrap();
+        assert!(marks.len() == 1 && marks[0].0 == key("k"), "{flavor}: {marks:?}");
+        let breaks = store.list_breaks(b"").await.unwrap();
+        assert!(breaks.len() == 1 && breaks[0].key == key("k"), "{flavor}: {breaks:?}");
+    }
 }

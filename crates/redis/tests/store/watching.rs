@@ -31,7 +31,7 @@ async fn other_programs_strings_cost_a_thousandth_of_a_command_each_and_are_not_
     granted(grant(&store, &attempt(&["held"])).await);
     let (keys, commands) = scanned(&store, b"").await;
     assert_eq!(keys, [key("held")]);
-    assert!(commands <= 6, "{commands} commands");
+    assert!((2..=6).contains(&commands), "{commands} commands");
 }
 
 /// Regression: the error only said what to allow the user, as for a lock.

@@ -11,6 +11,7 @@ use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor};
 
 use crate::login::MINIMAL;
+use crate::queue::until;
 use crate::world::{at_member, attempt, cluster_store, granted};
 
 pub(super) const MORE: &str = "+cluster|slots +asking";
@@ -91,4 +92,17 @@ async fn the_user_at_a_member_of_a_quorum_needs_the_keys_of_its_slots() {
     assert_eq!(remedies().await, []);
     let fault = vote().await;
     assert_eq!(fault.kind, FaultKind::Quarantined, "{fault}");
+}
+
+/// A renewal may be the first request after a node was restarted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_that_meets_an_abstaining_node_starts_the_quarantine_of_all_its_slots() {
+    let cluster = Cluster::start(Flavor::Redis82, 3, 0);
+    let store = cluster_store(&cluster.url());
+    let ours = at_member(&attempt(&["k"]));
+    let renewed = store.renew(std::slice::from_ref(&ours)).await.remove(0);
+    assert!(matches!(&renewed, Err(fault) if fault.kind == FaultKind::Quarantined), "{renewed:?}");
+    let owner = cluster.owner(slot_of(b"k"));
+    let has_all = || owner.keys("leasehold:member*").len() > 5_000;
+    until("all of its slots abstain", Duration::from_secs(20), has_all).await;
 }

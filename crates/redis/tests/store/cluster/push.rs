@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::{GrantAnswer, InspectStore as _, Notice, Notices, Store, WaitMode};
+use leasehold_core::{
+    AdminStore as _, BreakNote, GrantAnswer, InspectStore as _, Notice, Notices, Store, WaitMode,
+};
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply};
 use tokio::time::timeout;
@@ -10,8 +12,8 @@ use tokio::time::timeout;
 use super::permissions::{MORE, store};
 use super::replicas::replica;
 use crate::login::MINIMAL;
-use crate::queue::until_answered;
-use crate::world::{attempt, granted};
+use crate::queue::{channels_like, until, until_answered};
+use crate::world::{attempt, cluster_store, grant, granted, key};
 
 async fn next(notices: &mut Box<dyn Notices>) -> Notice {
     timeout(Duration::from_secs(10), notices.next()).await.expect("a notice")
@@ -45,4 +47,20 @@ async fn a_node_without_push_is_reported_and_so_is_that_it_owns_no_slots_any_mor
     let told = next(&mut notices).await;
     assert!(matches!(told, Notice::PushBack { .. }), "{told:?}");
     assert_eq!(store.push_unavailable(), None);
+}
+
+/// The connections are made after somebody has begun to read notices.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_reached_later_reports_breaks_too() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
+    let [holder, breaker] = [(); 2].map(|()| cluster_store(&cluster.url()));
+    let mut notices = holder.notices().unwrap();
+    let ours = attempt(&["k"]);
+    let fence = granted(grant(&holder, &ours).await);
+    let owner = cluster.owner(slot_of(b"k"));
+    let listens = || !channels_like(owner, "leasehold:broken").is_empty();
+    until("it listens for breaks", Duration::from_secs(10), listens).await;
+    breaker.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+    let told = next(&mut notices).await;
+    assert!(matches!(told, Notice::Broken { holder } if holder == ours.holder), "{told:?}");
 }

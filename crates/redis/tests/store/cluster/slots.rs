@@ -8,7 +8,7 @@ use leasehold_core::{
     MarkStore as _, Stamp, Store, WaitMode,
 };
 use leasehold_redis::ClusterStore;
-use leasehold_redis::slot::slot_of;
+use leasehold_redis::slot::{Side, side_key, slot_of};
 use servers::{Cluster, Flavor};
 
 use crate::world::{attempt, cluster_store, grant, granted, key, passing};
@@ -149,6 +149,29 @@ async fn marks_and_breaks_of_a_slot_that_is_on_its_way_are_listed() {
         cluster.end(slot, from, to);
         assert_eq!(store.list(b"").await.unwrap().len(), 1, "{flavor}");
     }
+}
+
+/// Each key that the script names is there, so the new owner runs it after `ASKING`.
+#[tokio::test]
+async fn a_lock_whose_keys_have_all_arrived_is_listed_before_the_slot_has() {
+    let cluster = Cluster::start(Flavor::Redis70, 3, 0);
+    let store = cluster_store(&cluster.url());
+    let (held, waits) = (attempt(&["k"]), attempt(&["k"]));
+    granted(grant(&store, &held).await);
+    let waiting = store.grant(&waits, WaitMode::Wait { queue_limit: None }).await;
+    assert!(matches!(waiting, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{waiting:?}");
+    let slot = slot_of(b"k");
+    let (from, to) = (cluster.owner(slot), cluster.other(slot));
+    // Left from readers.
+    let [holders, shares] = [Side::Holders, Side::Shares].map(|side| side_key(side, &key("k")));
+    from.command(&[b"ZADD", &holders, b"1", b"x"]);
+    from.command(&[b"HSET", &shares, b"x", b"1 - -"]);
+    cluster.begin(slot, from, to);
+    while cluster.carry(slot, from, to) > 0 {}
+    let listed = store.list(b"").await.unwrap();
+    let [state] = &listed[..] else { panic!("{listed:?}") };
+    assert_eq!((state.holders.len(), state.waiters.len()), (1, 1), "{state:?}");
+    cluster.end(slot, from, to);
 }
 
 /// Regression: the fault of the damaged key was that of all. So a watch of a cluster inspected that key
