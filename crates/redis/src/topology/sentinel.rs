@@ -82,6 +82,11 @@ impl Sentinels {
         // One that has answered: others may be silent.
         let first = majority.as_ref().and_then(|most| poll.who_names(most));
         let first = first.unwrap_or_else(|| self.first.load(Ordering::Relaxed));
+        // Without a majority there must be time for each of them: those before may be silent.
+        let share = match majority {
+            Some(_) => ANSWERS_WITHIN,
+            None => ANSWERS_WITHIN / poll.count_named().max(1),
+        };
         for nth in 0..self.addrs.len() {
             let nth = (first + nth) % self.addrs.len();
             let (says, lasts) = match poll.reply(nth).await {
@@ -93,7 +98,7 @@ impl Sentinels {
                     ("says the same".to_owned(), refusing.contains(&addr))
                 }
                 Ok(SentinelReply::Master(addr)) => {
-                    match self.follow(addr, &mut tried, connector, tell).await {
+                    match self.follow(addr, share, &mut tried, connector, tell).await {
                         Ok(connected) => {
                             self.first.store(nth, Ordering::Relaxed);
                             return Ok(connected);
@@ -124,22 +129,23 @@ impl Sentinels {
         Err(if is_lasting { self.faults.lasting(said) } else { self.faults.passing(said) })
     }
 
-    /// Connects to a master. If it is slow to answer, also follows the sentinels' answers
-    /// meanwhile.
+    /// Connects to a master within this limit. If it is slow to answer, also follows the sentinels'
+    /// answers meanwhile.
     async fn follow(
         &self,
         mut addr: ServerAddr,
+        limit: Duration,
         tried: &mut Vec<ServerAddr>,
         connector: &Connector,
         tell: &OnPush,
     ) -> Result<Connected, (ServerAddr, Fault)> {
         loop {
             tried.push(addr.clone());
-            let connecting = self.runtime.within(ANSWERS_WITHIN, connector.connect_to(&addr, tell));
+            let connecting = self.runtime.within(limit, connector.connect_to(&addr, tell));
             addr = tokio::select! {
                 biased;
                 connected = connecting => {
-                    let silent = || Err(self.faults.timed_out(format_args!("no answer within {ANSWERS_WITHIN:?}")));
+                    let silent = || Err(self.faults.timed_out(format_args!("no answer within {limit:?}")));
                     return connected.unwrap_or_else(silent).map_err(|fault| (addr, fault));
                 }
                 next = self.named_otherwise(tried) => next,

@@ -494,6 +494,21 @@ async fn a_master_that_only_a_minority_names_grants_nothing() {
     assert_eq!(elsewhere.calls("eval") + elsewhere.calls("evalsha"), 0);
 }
 
+/// Regression: each silent server took a second, which was all the time for a connection. So the third
+/// was never tried, however often somebody asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_is_reached_without_a_majority_although_two_servers_before_it_are_silent() {
+    let watched = Watched::start(Flavor::Valkey91);
+    let silent = [silent_port().await, silent_port().await];
+    for (sentinel, (port, ..)) in watched.sentinels.iter().zip(&silent) {
+        make_name(sentinel, *port);
+    }
+    let store = store(&watched.url());
+    until_answered(Duration::from_secs(10), || store.open()).await;
+    granted(grant(&store, &attempt(&["k"])).await);
+    assert!(value(&watched.servers[0], "k").is_some());
+}
+
 /// Regression: when the sentinel that was listened to named another server, the connection moved there,
 /// whatever the others said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

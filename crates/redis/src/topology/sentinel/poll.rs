@@ -51,6 +51,12 @@ impl Poll<'_> {
         self.named().next().cloned()
     }
 
+    /// How many different masters are named.
+    pub(super) fn count_named(&self) -> u32 {
+        let is_new = |(nth, master): &(usize, _)| !self.named().take(*nth).any(|other| other == *master);
+        u32::try_from(self.named().enumerate().filter(is_new).count()).unwrap_or(u32::MAX)
+    }
+
     /// A sentinel that has named this master.
     pub(super) fn who_names(&self, master: &ServerAddr) -> Option<usize> {
         let names =
