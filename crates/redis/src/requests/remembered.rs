@@ -48,7 +48,12 @@ impl Client {
     }
 
     pub(crate) async fn forget(&self, key: &Key, route: &mut Route) -> Result<Option<Mark>, Fault> {
-        let Some(value) = self.side(&FORGET, Side::Mark, key, route).await? else { return Ok(None) };
+        let forgotten = self.side(&FORGET, Side::Mark, key, route).await?;
+        // Also without a mark: an earlier try may have deleted it unconfirmed.
+        if let Some(confirmation) = self.confirmation {
+            self.confirm(confirmation, route, self.runtime.now()).await?;
+        }
+        let Some(value) = forgotten else { return Ok(None) };
         // It is deleted too, since it was in the way.
         let no_mark = || {
             let side = side_key(Side::Mark, key);

@@ -158,6 +158,28 @@ async fn a_mark_counts_only_when_the_replica_has_it() {
     }
 }
 
+/// Regression: `forget` was answered although no replica had forgotten the mark, so after a failover
+/// the job counted as done again and was not run.
+#[tokio::test]
+async fn a_mark_counts_as_forgotten_only_when_the_replica_has_forgotten_it() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let (master, replica) = pair(flavor).await;
+        let [patient, store] = ["5s", "300ms"]
+            .map(|limit| confirmed(&master, &format!("&call-limit=10s&replicas-limit={limit}")));
+        let ours = attempt(&["k"]);
+        granted(grant(&patient, &ours).await);
+        let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
+        assert_eq!(patient.mark(&ours, &mark, Duration::from_secs(60)).await, Ok(HoldAnswer::Done));
+        replica.stop();
+        for _ in 0..2 {
+            passing(store.forget(&key("k")).await, &["0 of 1 replicas", "does not count"]);
+        }
+        replica.cont();
+        assert_eq!(patient.forget(&key("k")).await, Ok(None), "{flavor}: by the first try");
+        assert_eq!(replica.keys("leasehold:m*"), [""; 0], "{flavor}: answered, and so it is gone");
+    }
+}
+
 /// The grant of a hand-over was written on another connection, for which ours cannot ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_handed_over_counts_only_when_it_is_confirmed_too() {
