@@ -29,17 +29,24 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
   end
   for _, s in ipairs(all) do settle(s) end
 
+  local has_all = true
   for _, s in ipairs(all) do
     claim(s)
     if holds(s, s.want) or is_downgrade(s, s.want) then
       put_back(s)
-    elseif advance(s) ~= 'free' then
-      answer = answer or holding(s)
+    else
+      has_all = false
+      if advance(s) ~= 'free' then answer = answer or holding(s) end
     end
   end
 
   if not answer then
     answer = { 0 }
+    if has_all then
+      -- A server whose memory is full does not refuse this, and so does not refuse what follows.
+      local first = all[1].key
+      redis.call('PEXPIRE', first, whole(math.max(redis.call('PTTL', first), ttl)))
+    end
     for _, s in ipairs(all) do
       local admits_readers = is_downgrade(s, s.want)
       if admits_readers then shares().downgrade(s, s.want) end

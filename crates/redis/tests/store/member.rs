@@ -5,8 +5,8 @@ use std::task::{Context, Wake as Woken, Waker};
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    AdminStore as _, Attempt, BreakAnswer, BreakNote, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer,
-    InspectStore as _, MemberStore as _, Proposal, RaiseAnswer, Store, Ttl, Wake,
+    AdminStore as _, Attempt, BreakAnswer, BreakNote, Claim, Fault, FaultKind, Fence, GrantAnswer,
+    HoldAnswer, InspectStore as _, MemberStore as _, Proposal, RaiseAnswer, Store, Ttl, Wake,
 };
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
@@ -17,8 +17,8 @@ use crate::queue_order::SOON;
 use crate::replicas::pair;
 use crate::settling::{arrives, cut_off, given_up_as_it_arrives};
 use crate::world::{
-    a_minute_later, as_user, attempt, grant, granted, key, lasting, passing, runtime, started_with, store,
-    value,
+    a_minute_later, as_user, attempt, claiming, grant, granted, key, lasting, passing, runtime, started_with,
+    store, value,
 };
 
 /// As short as a quorum's longest ttl may be.
@@ -312,4 +312,24 @@ async fn a_server_that_does_not_say_which_run_it_is_and_a_lent_connection_are_no
     let lent = lent(&server).await;
     lasting(grant(&lent, &proposing(&["k"])).await, &["lent", "URL"]);
     lasting(rejoin(&lent, &proposing(&["k"])).await, &["lent", "URL"]);
+}
+
+/// Regression: a member that has missed an answer is asked to rejoin instead of to renew, and for that
+/// the script first wrote the lease. A server whose memory is full refused that, although it renews
+/// leases. So a lease was lost once a majority had missed an answer.
+#[tokio::test]
+async fn a_member_whose_memory_is_full_lets_a_holder_rejoin_that_it_knows() {
+    for flavor in Flavor::ALL {
+        let (server, store) = started_with(flavor, "quarantine=no");
+        store.as_member().unwrap();
+        let reads = claiming(Claim::shared([key("k")]).unwrap());
+        for ours in [proposing(&["k"]), proposing(&["a", "b"]), at_fence(&reads, clock())] {
+            granted(grant(&store, &ours).await);
+            server.text(&["CONFIG", "SET", "maxmemory", "1"]);
+            assert_eq!(rejoin(&store, &ours).await, Ok(HoldAnswer::Done), "{flavor}: {ours:?}");
+            lasting(rejoin(&store, &proposing(&["other"])).await, &["maxmemory"]);
+            server.text(&["CONFIG", "SET", "maxmemory", "0"]);
+            assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done), "{flavor}");
+        }
+    }
 }

@@ -33,6 +33,7 @@ const ALL: [fn(&mut Subject); 55] = [
     each_lease_of_a_batch_is_judged_by_its_own_keys,
     grants_and_releases_in_one_batch_are_each_judged_by_their_own_keys,
     a_batch_whose_grants_are_refused_releases_nothing,
+    a_full_member_renews_by_a_rejoin_what_it_has_and_takes_nothing,
     keys_with_the_same_beginning_share_their_last_fence,
     keys_with_the_same_tag_share_their_last_fence_at_a_member,
     a_batch_at_a_member_needs_its_run,
@@ -1014,11 +1015,26 @@ fn grants_and_releases_in_one_batch_are_each_judged_by_their_own_keys(subject: &
     }
 }
 
+fn bounded(subject: &mut Subject, limit: u64) {
+    run::<()>(subject, cmd("CONFIG").arg("SET").arg("maxmemory").arg(limit));
+}
+
 /// The server's memory is full.
+fn a_full_member_renews_by_a_rejoin_what_it_has_and_takes_nothing(subject: &mut Subject) {
+    let free = at_member(by(3, "d"), 7);
+    for ours in [by_for_all(1, &["a", "b"]), reader(2, "c")] {
+        let ours = at_member(ours, 7);
+        is_answered(subject, &grant(&ours), 0);
+        bounded(subject, 1);
+        let [kept, refused] = [&ours, &free].map(|attempt| subject.say(&single(&rejoin(attempt))));
+        bounded(subject, 0);
+        ensure!(kept.as_ref().is_ok_and(|value| code(value) == Some(0)), kept);
+        ensure!(refused.is_err(), refused);
+    }
+}
+
+/// The same.
 fn a_batch_whose_grants_are_refused_releases_nothing(subject: &mut Subject) {
-    let bounded = |subject: &mut Subject, limit: u64| {
-        run::<()>(subject, cmd("CONFIG").arg("SET").arg("maxmemory").arg(limit));
-    };
     let [free, held] = ["a", "b"].map(|name| by(1, name));
     let member = at_member(free.clone(), 7);
     set(subject, "b", plain(&held, 7));
