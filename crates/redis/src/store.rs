@@ -61,7 +61,7 @@ impl RedisStore {
     /// | `protocol=resp2` or `resp3` | RESP3, and RESP2 where the server refuses that | for proxies that mistreat one |
     /// | `db=N` | 0 | the number of the database |
     /// | `ca=/path.pem` | the system's | `rediss:` only: the authorities to trust, these and no others |
-    /// | `call-limit=500ms` | 500 ms, and never above a quarter of the ttl | how long an answer may take |
+    /// | `call-limit=500ms` | 500 ms, and never above a quarter of the ttl | how long an answer may take; a quorum waits for a member for 600 ms at most |
     /// | `quarantine=no` | yes | in a quorum, where the server cannot forget; see below |
     /// | `user=`, `password=` | | `redis+unix:` only |
     /// | `password-file=/path` | | the password, alone in a file that others cannot read; read for each connection |
