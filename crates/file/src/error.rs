@@ -105,6 +105,11 @@ impl FileError {
         Self { cause: FaultCause::DiskFull, reopen: false, ..Self::lasting(reason) }
     }
 
+    /// Returns true if the disk or the system lacks something that it may have again later.
+    pub(crate) fn is_shortage(&self) -> bool {
+        self.kind == FaultKind::Passing || self.cause == FaultCause::DiskFull
+    }
+
     pub(crate) fn busy() -> Self {
         let reason = "the file is busy: another process kept it for a second";
         Self { cause: FaultCause::TimedOut, reopen: false, ..Self::passing(reason) }

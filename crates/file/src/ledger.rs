@@ -134,14 +134,16 @@ impl Ledger {
     }
 
     /// Starts this store's session, and voids the remaining leases of dead sessions. If the file
-    /// system does not support sessions, leases end only by their TTL.
+    /// system does not support sessions, leases end only by their TTL; if there is merely no room for
+    /// one, nothing is granted.
     pub(crate) fn enter(&mut self) -> Result<(), Fault> {
         if self.sessions.own().is_some() {
             return Ok(());
         }
         self.open()?;
-        if self.sessions.enter(self.clock.runtime().random()).is_err() {
-            return Ok(());
+        if let Err(error) = self.sessions.enter(self.clock.runtime().random()) {
+            let error = FileError::io("make a session in", self.sessions.directory(), &error);
+            return if error.is_shortage() { Err(error.of(&self.name)) } else { Ok(()) };
         }
         let dead = self.sessions.dead();
         if dead.names().len() > 0 {

@@ -161,6 +161,11 @@ impl Sessions {
         }
     }
 
+    /// The directory of the files of the sessions.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Returns true in a forked child of the process that made this: it has copies of all of this,
     /// and is another process.
     pub(crate) fn is_inherited(&self) -> bool {

@@ -49,6 +49,16 @@ fn a_lease_that_is_lost_on_a_full_disk_keeps_nobody_waiting_and_says_nothing_els
     finished.says(70, &["k: lease lost", "the disk is full"]);
 }
 
+/// Regression: another process had made the files and their log had room, but there was none for the
+/// new process's session. It took the lock without one, and when it was killed or could not release,
+/// the others waited until its lease ended.
+#[test]
+fn a_disk_without_room_for_a_session_is_69_although_the_log_has_room() {
+    let holder = format!("{OURS} run --store \"file:$PWD/leases.db\" other -- sh -c 'touch ready; sleep 9'");
+    let fill = "until [ -e ready ]; do sleep 0.01; done; n=0; while touch \"$n\"; do n=$((n + 1)); done";
+    is_69_on_a_full_disk("size=1m,nr_inodes=40", &format!("{{ {holder} & {fill}; }} </dev/null >&- 2>&-"));
+}
+
 #[track_caller]
 fn is_69_on_a_full_disk(option: &str, fill: &str) {
     let begun = std::time::Instant::now();
