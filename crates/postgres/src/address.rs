@@ -126,7 +126,8 @@ impl Address {
 }
 
 impl ServerAddr {
-    fn written(&self) -> String {
+    /// The host as in a URL.
+    pub(crate) fn written(&self) -> String {
         match self {
             Self::Tcp { host, port } => {
                 let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };

@@ -49,16 +49,36 @@ pub(crate) async fn connect(
     tell: Option<OnNotification>,
 ) -> Result<Live, Fault> {
     let limit = if address.server_addrs.len() > 1 { EACH_LIMIT } else { CONNECT_LIMIT };
-    let mut spoken = Err(faults.lasting("the store URL names no host"));
+    let mut failed = Vec::new();
     for server_addr in &address.server_addrs {
         let late = || Err(faults.timed_out(format_args!("no connection within {limit:?}")));
         let answer = runtime.within(limit, speak(address, server_addr, faults, tell.clone())).await;
-        spoken = answer.unwrap_or_else(late);
-        if spoken.is_ok() {
-            break;
+        match answer.unwrap_or_else(late) {
+            Ok((client, driver)) => return Ok(Live { client, _end: start(runtime, driver) }),
+            Err(fault) => failed.push((server_addr, fault)),
         }
     }
-    let (client, driver) = spoken?;
+    Err(fault_of(failed, faults))
+}
+
+/// The fault if no host will do: that of the only one, or what is wrong with each. It passes if that of
+/// one of them may pass.
+fn fault_of(failed: Vec<(&ServerAddr, Fault)>, faults: &Faults) -> Fault {
+    let passing = failed.iter().rev().find(|(_, fault)| !fault.is_lasting());
+    let Some((_, mut fault)) = passing.or(failed.last()).cloned() else {
+        return faults.lasting("the store URL names no host");
+    };
+    if failed.iter().all(|(_, other)| other.reason == fault.reason) {
+        return fault;
+    }
+    let each = failed.iter().map(|(host, fault)| format!("{}: {}", host.written(), fault.reason));
+    let reason = each.collect::<Vec<_>>().join("; ");
+    fault.reason = reason.into();
+    fault
+}
+
+/// Starts the task that reads and writes for a connection. It ends with the returned value.
+fn start(runtime: &Arc<dyn Runtime>, driver: Driver) -> oneshot::Sender<()> {
     let (end, ended) = oneshot::channel::<()>();
     runtime.spawn(Box::pin(async move {
         tokio::select! {
@@ -66,7 +86,7 @@ pub(crate) async fn connect(
             _ = ended => {}
         }
     }));
-    Ok(Live { client, _end: end })
+    end
 }
 
 async fn speak(

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use leasehold::postgres::CheckError;
-use leasehold::{FaultCause, Locks};
+use leasehold::{FaultCause, LockError, Locks};
 use servers::Postgres;
 use tempfile::TempDir;
 use tokio::task::block_in_place;
@@ -192,6 +192,25 @@ async fn a_release_whose_message_failed_is_no_loss() {
     released.unwrap();
     notifies.await.unwrap().unwrap();
     waits.await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// Regression: only the error of the last host was reported. So if that one refused for good, requests
+/// failed at once, although the first one was away for a moment only; and nobody saw what was wrong
+/// with the first one.
+#[tokio::test(flavor = "multi_thread")]
+async fn if_no_host_will_do_the_error_says_why_for_each_and_passes_if_one_of_them_may() {
+    let (away, here) = (server(&[]).await, server(&[]).await);
+    let url = url_of([&away, &here]);
+    let url = format!("{}/nowhere", url.strip_suffix("/postgres").unwrap());
+    let error = Locks::connect(&url).await.unwrap_err();
+    assert_eq!(error.to_string().matches("does not exist").count(), 1, "{error}");
+    block_in_place(|| away.kill_9());
+    let locks = Locks::builder().outage_limit(SECOND).unopened(&url).unwrap();
+    let error = locks.mutex("k").lock().await.unwrap_err();
+    assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
+    let (refused, absent) =
+        (format!("127.0.0.1:{}: cannot reach", away.port()), "\"nowhere\" does not exist");
+    assert!(error.to_string().contains(&refused) && error.to_string().contains(absent), "{error}");
 }
 
 /// Asks for a second.
