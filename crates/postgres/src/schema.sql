@@ -115,4 +115,5 @@ INSERT INTO {s}.meta (name, value) VALUES
     ('readable_by', '{version}'),
     ('id', gen_random_uuid()::text),
     ('voided', {s}.now_micros()::text),
-    ('timeline', substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));
+    ('timeline', {timeline}),
+    ('place', {place});

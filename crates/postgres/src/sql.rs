@@ -11,6 +11,14 @@ use crate::version::VERSION;
 /// The clock on which leases are counted.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
+/// The timeline of the server, which is another one once it was promoted or restored to a point in
+/// time.
+const TIMELINE: &str = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
+
+/// The cluster, the database and the table: a dump is always restored into others.
+const PLACE: &str = "(SELECT concat_ws(' ', c.system_identifier, d.oid, '{s}.lease'::regclass::oid) \
+    FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database())";
+
 /// The tables other than `meta`.
 pub(crate) const TABLES: [&str; 6] = ["lease", "share", "waiter", "unresponsive", "mark", "broken"];
 
@@ -40,8 +48,10 @@ macro_rules! statements {
 }
 
 /// The names in braces, and the texts that they stand for in the statements of a schema.
-fn replacements(schema: &str) -> [(&'static str, String); 9] {
+fn replacements(schema: &str) -> [(&'static str, String); 11] {
     [
+        ("{timeline}", TIMELINE.into()),
+        ("{place}", PLACE.into()),
         ("{s}", quoted(schema)),
         ("{now}", NOW.into()),
         ("{of_a_page}", OF_A_PAGE.into()),
@@ -73,9 +83,9 @@ statements! {
     unresponsive: "SELECT key, channel FROM {s}.unresponsive WHERE key = ANY ($1::bytea[])",
     marks: "SELECT key, at, fence, label, period, {now}, ends FROM {s}.mark WHERE key = ANY ($1::bytea[])",
     member: "SELECT (SELECT value FROM {s}.meta WHERE name = 'voided')::bigint, \
-         (SELECT value FROM {s}.meta WHERE name = 'timeline'), substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), \
-         (SELECT value FROM {s}.meta WHERE name = 'id')",
-    set_timeline: "INSERT INTO {s}.meta (name, value) VALUES ('timeline', $1), ('voided', $2) \
+         coalesce((SELECT value FROM {s}.meta WHERE name = 'timeline') = {timeline}, false) \
+         AND coalesce((SELECT value FROM {s}.meta WHERE name = 'place') = {place}, false)",
+    void_member: "INSERT INTO {s}.meta (name, value) VALUES ('timeline', {timeline}), ('place', {place}), ('voided', $1) \
          ON CONFLICT (name) DO UPDATE SET value = excluded.value",
     save_leases: "UPDATE {s}.lease AS l SET holder = n.holder, label = n.label, ends = n.ends, awaited = n.awaited, \
          marker = n.marker, fence = n.fence, fence_ends = n.fence_ends, waiters = n.waiters, handed = n.handed, \

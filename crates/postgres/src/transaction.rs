@@ -382,21 +382,19 @@ impl Scope {
         }
         let row = client.query_typed_one(&self.sql.member, &[]).await?;
         let row = Columns(&row);
-        let known: Option<String> = row.get(1)?;
-        Ok(Some(Voided { at: row.maybe_stamp(0)?, known, timeline: row.get(2)? }))
+        Ok(Some(Voided { at: row.maybe_stamp(0)?, is_in_place: row.get(1)? }))
     }
 
     /// A server that was promoted or restored continues in another timeline, and may have lost the
-    /// last writes of the previous one. After a clock was set back, it must not abstain for the time by
-    /// which the clock was set back.
+    /// last writes of the previous one. A dump, whose leases are as old as it is, is restored into
+    /// another place. After a clock was set back, it must not abstain for the time by which the clock
+    /// was set back.
     async fn noticed(&self, client: &Client, voided: &Voided, now: Stamp) -> Result<Stamp, TransactionError> {
-        let is_known = voided.known.as_ref() == Some(&voided.timeline);
-        if let Some(at) = voided.at.filter(|at| is_known && *at <= now) {
+        if let Some(at) = voided.at.filter(|at| voided.is_in_place && *at <= now) {
             return Ok(at);
         }
         let at = now.as_micros().to_string();
-        let noticed = [(&voided.timeline as _, Type::TEXT), (&at as _, Type::TEXT)];
-        client.execute_typed(&self.sql.set_timeline, &noticed).await?;
+        client.execute_typed(&self.sql.void_member, &[(&at as _, Type::TEXT)]).await?;
         Ok(now)
     }
 }
@@ -404,8 +402,8 @@ impl Scope {
 #[derive(Debug)]
 struct Voided {
     at: Option<Stamp>,
-    known: Option<String>,
-    timeline: String,
+    /// True if the tables are in the timeline and in the place where they were then.
+    is_in_place: bool,
 }
 
 /// Everybody counts as listening who is not known to be deaf.

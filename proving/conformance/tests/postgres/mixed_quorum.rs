@@ -1,9 +1,10 @@
-//! A quorum of three kinds of stores.
+//! A quorum of three kinds of stores; and a member that was restored.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold::{AnyStore, Locks};
-use servers::{Flavor, Server};
+use servers::{Flavor, Postgres, Server};
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 
@@ -48,4 +49,40 @@ async fn a_quorum_of_redis_postgresql_and_a_file_loses_one_of_them_and_leaves_no
         let member = single(url).await;
         until("nothing is left", async || member.list("").await.unwrap().is_empty()).await;
     }
+}
+
+/// Regression: only another timeline of the server's log counted as a sign that leases were forgotten.
+/// A new cluster begins with the same one, so a dump that was restored there granted what others held.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_was_restored_from_a_dump_abstains() {
+    let (dumped, db) = served().await;
+    // As if it had been in use for long.
+    db.batch_execute("UPDATE leasehold.meta SET value = '0' WHERE name = 'voided'").await.unwrap();
+    let restored = block_in_place(Postgres::start);
+    block_in_place(|| restore(&dumped, &restored));
+    let quorum = |server: &Postgres| {
+        let member = AnyStore::from_url(&server.url()).unwrap();
+        Locks::builder().ttl(2 * SECOND).outage_limit(20 * SECOND).quorum([member], 5 * SECOND).unwrap()
+    };
+    take(&quorum(&dumped), "k").await.release().await.unwrap();
+    let quorum = quorum(&restored);
+    let error = quorum.mutex("k").try_lock().await.unwrap_err().to_string();
+    assert!(error.contains("quarantined"), "{error}");
+    take(&quorum, "k").await.release().await.unwrap();
+}
+
+/// Copies the tables by a dump.
+fn restore(from: &Postgres, to: &Postgres) {
+    let programs = Postgres::programs().unwrap();
+    let mut dump = Command::new(programs.join("pg_dump"))
+        .args(["-d", &from.config()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let restored = Command::new(programs.join("psql"))
+        .args(["-qX", "-v", "ON_ERROR_STOP=1", "-d", &to.config()])
+        .stdin(dump.stdout.take().unwrap())
+        .stdout(Stdio::null())
+        .status();
+    assert!(restored.unwrap().success() && dump.wait().unwrap().success());
 }
