@@ -56,3 +56,37 @@ impl Blocked {
         all.iter().find(|blocked| blocked.claim == *claim).map(read)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{Attempt, Holder, Key, Ttl};
+
+    use super::*;
+
+    #[test]
+    fn a_claim_is_refused_for_one_rest_and_its_grants_and_releases_are_known_for_ten() {
+        let attempt = |key, who| {
+            let claim = Claim::exclusive(Key::new(key).unwrap());
+            Attempt::new(claim, Holder::from_bits(who), None, Ttl::DEFAULT)
+        };
+        let grant = |key, who| Request::Grant { attempt: attempt(key, who), wait: None, not_after: None };
+        let (rest, begun) = (Duration::from_millis(500), Instant::from_nanos(7));
+        let fault = Fault::passing("s", "blocked");
+        let blocked = Blocked::default();
+        blocked.note(&grant("k", 1), begun, rest, Some(&fault));
+        let after = |rests| begun + rest * rests;
+        let just_before = |rests| after(rests) - Duration::from_nanos(1);
+        for request in [grant("k", 2), Request::Release(attempt("k", 2))] {
+            assert!(blocked.contains(&request, just_before(10)), "{request:?}");
+        }
+        assert!(!blocked.contains(&grant("l", 2), begun));
+        assert_eq!(blocked.refuses(&grant("k", 2), just_before(1)), Some(fault));
+        assert_eq!(
+            blocked.refuses(&Request::Release(attempt("k", 2)), begun),
+            None,
+            "a holder must be able to"
+        );
+        assert_eq!(blocked.refuses(&grant("k", 2), after(1)), None);
+        assert!(!blocked.contains(&grant("k", 2), after(10)));
+    }
+}

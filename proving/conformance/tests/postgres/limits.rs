@@ -6,7 +6,7 @@ use std::time::Duration;
 use conformance::events::wait_for;
 use leasehold::postgres::{PostgresStore, init};
 use leasehold::{Event, LockError, Locks, TokioRuntime};
-use leasehold_core::{Attempt, Claim, Holder, Key, Store as _, Ttl, WaitMode};
+use leasehold_core::{Attempt, Claim, GrantAnswer, Holder, Key, Store as _, Ttl, WaitMode};
 use servers::Postgres;
 use tokio::task::block_in_place;
 use tokio::time::Instant;
@@ -302,6 +302,53 @@ async fn a_held_lock_with_a_row_that_another_transaction_has_locked_is_held() {
     guard.release().await.unwrap();
     let _next = waits.await.unwrap().unwrap();
     reader.release().await.unwrap();
+}
+
+/// The first request already; later ones are not sent as long as the row is probably locked.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_request_for_a_held_lock_with_a_locked_row_says_who_holds_it() {
+    let (server, mut db) = served().await;
+    let holder = process(&server.url(), 30 * SECOND).await;
+    let _guard = take(&holder, "k").await;
+    let others = db.transaction().await.unwrap();
+    others.batch_execute("SELECT FROM leasehold.lease FOR UPDATE").await.unwrap();
+    let runtime = Arc::new(TokioRuntime::current().unwrap());
+    let store = PostgresStore::from_url(&server.url(), runtime).unwrap();
+    store.open().await.unwrap();
+    let attempt = |key| {
+        let claim = Claim::exclusive(Key::new(key).unwrap());
+        Attempt::new(claim, Holder::from_bits(1), None, Ttl::new(30 * SECOND).unwrap())
+    };
+    let answer = store.grant(&attempt("k"), WaitMode::Try).await;
+    assert!(matches!(answer, Ok(GrantAnswer::Busy { .. })), "{answer:?}");
+    others.rollback().await.unwrap();
+}
+
+/// Whatever the role has set. A trigger looks at the end of each transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn grants_renewals_hand_overs_and_marks_are_committed_durably() {
+    let (server, db) = served().await;
+    let looks = "CREATE FUNCTION looks() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF current_setting('synchronous_commit') <> 'on' THEN RAISE EXCEPTION 'it is not durable'; END IF;
+        RETURN NULL; END $$;
+        CREATE CONSTRAINT TRIGGER looks AFTER INSERT OR UPDATE ON leasehold.lease DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW WHEN (NEW.holder IS NOT NULL OR NEW.marker IS NOT NULL) EXECUTE FUNCTION looks();
+        CREATE CONSTRAINT TRIGGER looks AFTER INSERT OR UPDATE ON leasehold.mark DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION looks()";
+    db.batch_execute(looks).await.unwrap();
+    let url = role(&db, &server, &["synchronous_commit = off"]).await;
+    let [here, there] = two(&url, 30 * SECOND).await;
+    let guard = take(&here, "k").await;
+    guard.renew(30 * SECOND).await.unwrap();
+    let waits = tokio::spawn(request(&there, "k"));
+    until_found("a process that listens waits", &db, "SELECT FROM leasehold.waiter WHERE channel > 0").await;
+    guard.release().await.unwrap();
+    waits.await.unwrap().unwrap().release().await.unwrap();
+    let reader = here.rw_lock("r").read().await.unwrap();
+    reader.renew(30 * SECOND).await.unwrap();
+    reader.release().await.unwrap();
+    here.mutex_all(["a", "b"]).lock().await.unwrap().release().await.unwrap();
+    here.once("done").run(async |_| Ok::<_, ()>(())).await.unwrap();
 }
 
 /// The key would be handed to the waiter, if the row were not locked.
