@@ -12,7 +12,6 @@ mod sweep;
 mod wait_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter;
 
 use leasehold_core::{
     Channel, Content, Family, Fence, Holder, Key, Label, LastFence, Lock, Records, Stamp, Ticket, WaitQueue,
@@ -153,19 +152,42 @@ pub(crate) fn save<'a>(
     Ok(())
 }
 
-/// Replaces the names of dead sessions, which are about to be removed, by that of nobody in all rows
-/// that depend on them. This reads all rows, once for all of the sessions.
+/// The keys with rows that depend on these sessions. This reads all rows, once for all of the sessions.
+pub(crate) fn keys_of(connection: &Connection, sessions: &[Session]) -> Result<Vec<Vec<u8>>, FileError> {
+    let select = |table| format!("SELECT key FROM {table} WHERE session IN ({})", numbered(sessions));
+    let mut select = connection.prepare(&SESSIONS.map(select).join(" UNION "))?;
+    let keys =
+        select.query_map(params_from_iter(sessions.iter().map(Session::as_bytes)), |row| row.get(0))?;
+    Ok(keys.collect::<Result<_, _>>()?)
+}
+
+/// Replaces the names of dead sessions, which are about to be removed, by that of nobody in all rows of
+/// these keys.
 pub(crate) fn end_with(
     connection: &Connection,
-    sessions: impl ExactSizeIterator<Item = Session>,
+    keys: &[Vec<u8>],
+    sessions: &[Session],
 ) -> Result<(), FileError> {
-    let (names, sessions) = (vec!["?"; sessions.len()].join(", "), sessions.collect::<Vec<_>>());
-    for table in ["record", "share", "waiter"] {
-        let update = format!("UPDATE {table} SET session = ? WHERE session IN ({names})");
-        let all = iter::once(&Session::NOBODY).chain(&sessions);
-        connection.execute(&update, params_from_iter(all.map(Session::as_bytes)))?;
+    let (nobody, key) = (sessions.len() + 1, sessions.len() + 2);
+    for table in SESSIONS {
+        let names = numbered(sessions);
+        let update =
+            format!("UPDATE {table} SET session = ?{nobody} WHERE key = ?{key} AND session IN ({names})");
+        let mut update = connection.prepare(&update)?;
+        for key in keys {
+            let names = sessions.iter().chain([&Session::NOBODY]).map(|name| &name.as_bytes()[..]);
+            update.execute(params_from_iter(names.chain([&key[..]])))?;
+        }
     }
     Ok(())
+}
+
+/// The tables whose rows depend on sessions.
+const SESSIONS: [&str; 3] = ["record", "share", "waiter"];
+
+/// The parameters of a statement whose first ones are these sessions.
+fn numbered(sessions: &[Session]) -> String {
+    (1..=sessions.len()).map(|number| format!("?{number}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs a statement that is prepared only once; returns how many rows it changed.
