@@ -148,7 +148,8 @@ impl RedisStore {
     /// restarts and failovers. It keeps one connection of the pool for as long as it works, and does
     /// not take one for each call: otherwise, tasks that hold all connections of the pool while they
     /// wait for locks would prevent the renewal of those locks. So a pool must have room for one
-    /// connection more.
+    /// connection more. A connection that leads to a replica is ended (`QUIT`) before it goes back into
+    /// its pool, which would lend it again.
     ///
     /// `take` runs in a task of `runtime`. What it returns dereferences to a connection of
     /// redis-rs; the objects of both pools do, and a [`Box`] of any connection does. The rest is as

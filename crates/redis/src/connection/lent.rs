@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Fault, Runtime, StoreFuture, locked};
 use redis::aio::ConnectionLike;
-use redis::{Cmd, Pipeline, RedisError, RedisFuture, RedisResult, ServerError, Value};
+use redis::{Cmd, Pipeline, RedisError, RedisFuture, RedisResult, ServerError, Value, cmd};
 use tokio::sync::{oneshot, watch};
 
 use super::connect::CALLS_TO_CONNECT;
@@ -34,7 +34,7 @@ where
 {
     fn connection(&self, limit: Duration) -> StoreFuture<'_, BoxConnection> {
         let (connection, runtime) = (self.connection.clone(), Arc::clone(&self.runtime));
-        let connection = TaskConnection { connection, runtime, limit, fails: Arc::new(|| {}) };
+        let connection = TaskConnection { connection, runtime, limit, fails: Arc::new(|_| {}) };
         Box::pin(std::future::ready(Ok(Box::new(connection) as _)))
     }
 }
@@ -129,16 +129,32 @@ where
         Box::pin(async move {
             let kept = self.kept(limit).await?;
             let (connection, runtime) = (C::clone(&kept), Arc::clone(&self.runtime));
-            let state = Arc::clone(&self.state);
-            let fails = move || {
+            let (state, spawner) = (Arc::clone(&self.state), Arc::clone(&self.runtime));
+            let fails = move |failure| {
                 let mut state = locked(&state);
-                if matches!(&*state, State::Kept(last, _) if Arc::ptr_eq(last, &kept)) {
-                    *state = State::None;
+                if !matches!(&*state, State::Kept(last, _) if Arc::ptr_eq(last, &kept)) {
+                    return;
+                }
+                *state = State::None;
+                drop(state);
+                if failure == Failure::Astray {
+                    spawner.spawn(Box::pin(quit(Arc::clone(&kept), Arc::clone(&spawner), limit)));
                 }
             };
             Ok(Box::new(TaskConnection { connection, runtime, limit, fails: Arc::new(fails) }) as _)
         })
     }
+}
+
+/// Ends a connection to the wrong server before it goes back into its pool, which would lend it again:
+/// it still answers.
+async fn quit<P, C>(kept: Arc<P>, runtime: Arc<dyn Runtime>, limit: Duration)
+where
+    P: Deref<Target = C>,
+    C: ConnectionLike + Clone,
+{
+    let (mut connection, quit) = (C::clone(&kept), cmd("QUIT"));
+    let _ = runtime.within(limit, connection.req_packed_command(&quit)).await;
 }
 
 /// The fault of a program that makes no connection: that of redis-rs, if that is the cause.
@@ -156,9 +172,17 @@ struct TaskConnection<C> {
     connection: C,
     runtime: Arc<dyn Runtime>,
     limit: Duration,
-    /// Called when the connection failed, did not answer within the limit, or leads to the wrong
-    /// server.
-    fails: Arc<dyn Fn() + Send + Sync>,
+    /// Called when the connection is of no more use.
+    fails: Arc<dyn Fn(Failure) + Send + Sync>,
+}
+
+/// Why a connection is of no more use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// It failed, or did not answer within the limit.
+    Lost,
+    /// It leads to the wrong server.
+    Astray,
 }
 
 impl<C> TaskConnection<C> {
@@ -174,9 +198,8 @@ impl<C> TaskConnection<C> {
             runtime.spawn(Box::pin(async move {
                 let said = timers.within(limit, call).await;
                 let said = said.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
-                if said.as_ref().map_or_else(has_failed, |said| answers(said).iter().any(is_astray)) {
-                    fails();
-                }
+                let failure = said.as_ref().map_or_else(of_error, |said| of_answers(answers(said)));
+                failure.into_iter().for_each(&*fails);
                 let _ = tell.send(said);
             }));
             told.await.unwrap_or_else(|_| Err(io::Error::other("the async runtime has ended").into()))
@@ -184,14 +207,17 @@ impl<C> TaskConnection<C> {
     }
 }
 
-/// Returns true if the connection is of no more use.
-fn has_failed(error: &RedisError) -> bool {
-    let refusal = ServerError::try_from(error.clone());
-    refusal.map_or(true, |refusal| leads_astray(&refusal))
+/// `None` if the connection is still of use.
+fn of_error(error: &RedisError) -> Option<Failure> {
+    match ServerError::try_from(error.clone()) {
+        Ok(refusal) => leads_astray(&refusal).then_some(Failure::Astray),
+        Err(_) => Some(Failure::Lost),
+    }
 }
 
-fn is_astray(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(refusal) if leads_astray(refusal))
+fn of_answers(answers: &[Value]) -> Option<Failure> {
+    let is_astray = |answer: &Value| matches!(answer, Value::ServerError(refusal) if leads_astray(refusal));
+    answers.iter().any(is_astray).then_some(Failure::Astray)
 }
 
 impl<C> ConnectionLike for TaskConnection<C>

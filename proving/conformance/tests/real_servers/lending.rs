@@ -1,12 +1,14 @@
 //! Locks over an existing connection, pool or client of the program.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bb8_redis::{RedisConnectionManager, bb8};
 use leasehold::{FaultCause, LockError, Locks, LocksBuilder, blocking, redis};
 use servers::{Flavor, Reply, Server};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -92,6 +94,32 @@ async fn locks_over_a_pool_follow_it_to_the_new_master() {
     locks.mutex("k").lock().await.unwrap().release().await.unwrap();
     old.text(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
     master.store(1, Ordering::SeqCst);
+    locks.mutex("k").lock().within(LIMIT).await.unwrap().release().await.unwrap();
+}
+
+/// Regression: a connection to a master that had become a replica went back into its pool, which lent
+/// it again and again, because it still answered. So locks over a pool with one address, which led to
+/// the new master by then, were refused for as long as that connection lasted.
+#[tokio::test]
+async fn locks_over_a_pool_with_one_address_follow_it_to_the_new_master() {
+    let (old, new) = (Server::start(Flavor::Redis82), Server::start(Flavor::Redis82));
+    let (listener, master) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arc::new(AtomicU16::new(old.port())));
+    let address = listener.local_addr().unwrap();
+    let leads_to = Arc::clone(&master);
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut server =
+                TcpStream::connect(("127.0.0.1", leads_to.load(Ordering::SeqCst))).await.unwrap();
+            tokio::spawn(async move { copy_bidirectional(&mut client, &mut server).await });
+        }
+    });
+    let pool = deadpool_redis::Config::from_url(format!("redis://{address}")).create_pool(None).unwrap();
+    let locks = over_deadpool(&pool, Locks::builder());
+    locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+    old.text(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
+    master.store(new.port(), Ordering::SeqCst);
     locks.mutex("k").lock().within(LIMIT).await.unwrap().release().await.unwrap();
 }
 
