@@ -164,9 +164,10 @@ impl RedisStore {
         E: Into<Box<dyn Error + Send + Sync>>,
         Taking: Future<Output = Result<P, E>> + Send + 'static,
     {
+        let take = Arc::new(take);
         let make = move || -> BoxFuture<'static, _> {
-            let taking = take();
-            Box::pin(async move { taking.await.map_err(Into::into) })
+            let take = Arc::clone(&take);
+            Box::pin(async move { take().await.map_err(Into::into) })
         };
         let spawner = Arc::clone(&runtime);
         Self::lent(|faults| Box::new(Pool::new(make, faults, spawner)), name, runtime)

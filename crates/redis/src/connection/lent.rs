@@ -81,7 +81,8 @@ where
             Ok(kept) => return Ok(kept),
             Err(awaited) => awaited,
         };
-        let abandoned = || Err(self.faults.passing("no connection was made: the async runtime has ended"));
+        let words = "no connection was made: the program panicked, or the async runtime has ended";
+        let abandoned = || Err(self.faults.passing(words));
         let limit = limit * CALLS_TO_CONNECT;
         match self.runtime.within(limit, awaited.wait_for(Option::is_some)).await {
             Some(Ok(made)) => made.clone().unwrap_or_else(abandoned),

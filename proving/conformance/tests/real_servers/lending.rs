@@ -178,6 +178,21 @@ fn threads_that_block_have_locks_over_lent_connections() {
     }
 }
 
+/// Regression: the function was called by the thread that asked for a lock, and not in a task, so one
+/// that made a timer panicked there.
+#[test]
+fn the_function_that_lends_a_connection_is_called_in_a_task() {
+    let server = Server::start(Flavor::Valkey91);
+    let pool = deadpool(&server, 2);
+    let take = move || {
+        let pool = pool.clone();
+        let taking = tokio::time::timeout(LIMIT, async move { pool.get().await });
+        async move { taking.await.unwrap() }
+    };
+    let locks = blocking::Locks::from(Locks::builder().redis_pool(take).unwrap());
+    locks.mutex("k").lock().wait().unwrap().release().unwrap();
+}
+
 /// No runtime is named: the one in which it is called is used, or a new one.
 #[test]
 fn a_pool_is_lent_outside_of_a_runtime_too() {
