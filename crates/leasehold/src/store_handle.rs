@@ -11,7 +11,7 @@ use leasehold_core::{
 };
 
 use crate::error::{ConnectError, InspectError};
-use crate::lock::{GuardRegistry, Holding, PendingRelease, keep};
+use crate::lock::{GuardRegistry, Holding, PendingRelease, keep, rest, undo};
 use crate::pauses::{Pauses, Refusals};
 use crate::report::Report;
 
@@ -203,16 +203,7 @@ impl StoreHandle {
     }
 
     fn undo(&self, attempt: Attempt, done: impl Fn(Result<(), Fault>) + Send + Sync + 'static) {
-        let undo = Arc::new(Undo {
-            store: self.store.clone(),
-            runtime: self.runtime.clone(),
-            report: self.report.clone(),
-            end: self.runtime.now() + attempt.lingers(),
-            attempt,
-            done,
-            _under_way: self.registry.begin_release(),
-        });
-        self.runtime.spawn_cleanup(Box::new(move || Box::pin(undo.clone().run())));
+        undo(&self.store, &self.runtime, &self.registry, attempt, done);
     }
 }
 
@@ -238,48 +229,12 @@ impl Drop for Askers {
     }
 }
 
-/// An attempt that is given up in the background.
-struct Undo<Done> {
-    store: Arc<dyn Store>,
-    runtime: Arc<dyn Runtime>,
-    report: Arc<Report>,
-    end: Instant,
-    attempt: Attempt,
-    done: Done,
-    _under_way: PendingRelease,
-}
-
-impl<Done: Fn(Result<(), Fault>)> Undo<Done> {
-    async fn run(self: Arc<Self>) {
-        let (runtime, end) = (&*self.runtime, self.end);
-        let mut tries = 0;
-        loop {
-            let given_up = self.store.give_up(&self.attempt).await;
-            self.report.answered(&given_up);
-            let now = runtime.now();
-            if !given_up.as_ref().is_err_and(|fault| !fault.is_lasting() && now < end) {
-                return (self.done)(given_up);
-            }
-            let again = now + rest(tries, runtime);
-            tries += 1;
-            // Try once more at the end: a store that comes back just before it may still have the
-            // attempt's place in the queue.
-            runtime.sleep_until(again.min(end)).await;
-        }
-    }
-}
-
 /// Refuses a TTL that the store does not support.
 pub(crate) fn check_ttl(store: &dyn Store, ttl: Ttl) -> Result<(), Misuse> {
     match store.limits().longest_ttl.filter(|longest| ttl > *longest) {
         Some(longest) => Err(Misuse::TtlOverLongest { asked: ttl, longest }),
         None => Ok(()),
     }
-}
-
-/// How long to wait before a silent store is asked again.
-pub(crate) fn rest(tries: u32, runtime: &dyn Runtime) -> Duration {
-    Backoff::WHILE_SILENT.delay(tries, runtime.random_bits())
 }
 
 /// Rests after so many tries, and returns true; `false` if the fault is lasting or it would be `until`

@@ -9,6 +9,7 @@ use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Notice, Notices, Runti
 use tokio::sync::Semaphore;
 
 use super::registry::{Due, GuardRegistry};
+use super::undoing::undo;
 use crate::event::Event;
 
 /// The most renewals in one request to the store: enough to share the cost of a round trip, few
@@ -32,7 +33,7 @@ pub(crate) fn keep(
     store: Arc<dyn Store>,
     runtime: Arc<dyn Runtime>,
 ) -> impl Future<Output = ()> + Send {
-    let end = End { registry: registry.clone(), runtime: runtime.clone() };
+    let end = End { registry: registry.clone(), store: store.clone(), runtime: runtime.clone() };
     async move {
         let _end = end;
         let mut notices = None;
@@ -143,16 +144,19 @@ pub(crate) async fn renewed(store: &dyn Store, attempts: &[Attempt]) -> Vec<Resu
 }
 
 /// Ends all guards when the keeper ends, for whatever reason: a guard that nobody keeps must not be
-/// relied on.
+/// relied on. Their locks are released, because a guard may outlive its runtime for long.
 struct End {
     registry: Arc<GuardRegistry>,
+    store: Arc<dyn Store>,
     runtime: Arc<dyn Runtime>,
 }
 
 impl Drop for End {
     fn drop(&mut self) {
         self.registry.refuse("the runtime that keeps them has ended");
-        self.registry.abandon(self.runtime.now());
+        for attempt in self.registry.abandon(self.runtime.now()) {
+            undo(&self.store, &self.runtime, &self.registry, attempt, |_| {});
+        }
     }
 }
 

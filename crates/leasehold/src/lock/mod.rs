@@ -9,6 +9,7 @@ mod keeper;
 mod kinds;
 mod registry;
 mod terms;
+mod undoing;
 mod unlocked;
 
 pub use acquire::Acquire;
@@ -21,4 +22,5 @@ pub use kinds::{RwLockReadGuard, RwLockWriteGuard, SemaphorePermit};
 pub(crate) use registry::{GuardRegistry, PendingRelease};
 pub use terms::WaitStatus;
 pub(crate) use terms::{Defaults, OnWait, lock_settings};
+pub(crate) use undoing::{rest, undo};
 pub use unlocked::Unlocked;

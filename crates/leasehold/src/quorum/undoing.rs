@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::attempts::SharedAttempt;
 use super::calls::MemberResult;
 use super::state::QuorumState;
-use crate::store_handle::rest;
+use crate::lock::rest;
 
 /// The background release of one id at one member.
 struct Undoing {

@@ -262,3 +262,15 @@ async fn a_member_takes_a_lease_again_whatever_strangers_say_of_a_break() {
     assert!(guard.is_held());
     guard.release().await.unwrap();
 }
+
+/// Regression: a guard that outlived its runtime was lost, but its lock was not released before that
+/// guard was dropped.
+#[test]
+fn the_lock_of_a_guard_that_outlives_its_runtime_is_released_at_the_end_of_the_runtime() {
+    let server = Server::start(Flavor::Valkey91);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let guard = runtime.block_on(async { take(&locks(&server.url()).await).await });
+    drop(runtime);
+    assert!(!guard.is_held());
+    assert_eq!(server.text(&["EXISTS", "k"]), Reply::Integer(0));
+}
