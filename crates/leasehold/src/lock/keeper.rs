@@ -1,8 +1,11 @@
 //! The keeper: one task that renews all guards of one [`Locks`](crate::Locks) in batches, and
 //! reports the lost ones.
 
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Notice, Notices, Runtime, Store};
@@ -111,7 +114,7 @@ async fn renew(
         return;
     }
     let (numbers, attempts): (Vec<_>, Vec<_>) = due.into_iter().map(|due| (due.number, due.attempt)).unzip();
-    let mut answering = pin!(renewed(&*store, &attempts));
+    let mut answering = pin!(renewed_or_panicked(&*store, &attempts));
     let in_turn = runtime.within(TURN, &mut answering).await;
     drop(turn);
     let answers = match in_turn {
@@ -141,6 +144,17 @@ pub(crate) async fn renewed(store: &dyn Store, attempts: &[Attempt]) -> Vec<Resu
     let mut answers = store.renew(attempts).await;
     answers.resize_with(attempts.len(), || Err(Fault::passing(store.name(), "it left a renewal unanswered")));
     answers
+}
+
+/// The same. If the store panics, every attempt meets a fault, and so is renewed again.
+async fn renewed_or_panicked(store: &dyn Store, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
+    let mut renewing = pin!(renewed(store, attempts));
+    let answers = poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| renewing.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    });
+    let panicked = || Err(Fault::passing(store.name(), "it panicked during a renewal"));
+    answers.await.unwrap_or_else(|| attempts.iter().map(|_| panicked()).collect())
 }
 
 /// Ends all guards when the keeper ends, for whatever reason: a guard that nobody keeps must not be

@@ -85,6 +85,19 @@ async fn a_store_is_waited_for_until_the_outage_limit_of_the_locks() {
     }
 }
 
+/// Regression: after a panic of the store, the leases of that renewal were never renewed again, and
+/// all of them were lost at their ends.
+#[tokio::test(start_paused = true)]
+async fn leases_are_renewed_again_after_a_store_has_panicked() {
+    let World { locks, store, .. } = World::begin(TTL);
+    let guards = [locks.mutex("a").lock().await.unwrap(), locks.mutex("b").lock().await.unwrap()];
+    for _ in 0..3 {
+        store.once("renew", CallFate::Panics);
+    }
+    sleep(3 * TTL).await;
+    assert!(guards.iter().all(Guard::is_held));
+}
+
 /// Regression: its release was retried only for the TTL with which it was requested.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_was_renewed_for_longer_is_released_after_a_longer_outage() {
