@@ -5,6 +5,7 @@
 mod cleanups;
 mod clock;
 mod timers;
+mod woken;
 
 use std::future::pending;
 use std::io;
@@ -23,6 +24,7 @@ use clock::Clock;
 #[cfg(feature = "testing")]
 pub(crate) use clock::{PausedClock, lease_clock};
 use timers::{NEVER, Timers};
+pub(crate) use woken::block_on;
 
 /// A [`Runtime`] on tokio.
 ///
@@ -181,8 +183,8 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::HashSet;
     use std::future::poll_fn;
-    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{OnceLock, mpsc};
     use std::task::Poll;
 
     use super::*;
@@ -234,8 +236,8 @@ mod tests {
         assert!(runtime.generation() == 1 && poll(&mut on_thread).is_pending());
         other.block_on(async { tokio::join!(polled, unpolled, on_thread) });
         assert!(runtime.now() >= at && Arc::strong_count(&done) == 1);
-        pollster::block_on(outside);
-        pollster::block_on(runtime.sleep_until(runtime.now() + Duration::from_millis(10)));
+        block_on(outside);
+        block_on(runtime.sleep_until(runtime.now() + Duration::from_millis(10)));
     }
 
     /// A cleanup that takes this long, and how often it was done.
@@ -325,6 +327,33 @@ mod tests {
         let holds = || GUARD.with_borrow_mut(|guard| *guard = Some(mutex.lock().wait().unwrap()));
         std::thread::scope(|scope| scope.spawn(holds).join()).unwrap();
         assert!(!locks.mutex("k").is_locked().unwrap());
+    }
+
+    /// Regression: the release used data of the thread that were gone already, and the program aborted.
+    #[test]
+    fn a_guard_among_the_data_of_a_thread_can_be_released_when_the_thread_ends() {
+        struct Releases(Option<(blocking::Guard, mpsc::Sender<bool>)>);
+
+        impl Drop for Releases {
+            fn drop(&mut self) {
+                self.0
+                    .take()
+                    .into_iter()
+                    .for_each(|(guard, told)| told.send(guard.release().is_ok()).unwrap());
+            }
+        }
+
+        thread_local! {
+            static HELD: RefCell<Releases> = const { RefCell::new(Releases(None)) };
+        }
+        let locks = blocking::Locks::in_memory().unwrap();
+        let (told, is_released) = mpsc::channel();
+        // Data that were first used later are dropped earlier.
+        let holds = move || {
+            HELD.with_borrow_mut(|held| held.0 = Some((locks.mutex("k").lock().wait().unwrap(), told)));
+        };
+        std::thread::scope(|scope| scope.spawn(holds).join()).unwrap();
+        assert!(is_released.recv().unwrap());
     }
 
     #[tokio::test]

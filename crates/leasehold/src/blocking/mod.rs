@@ -45,11 +45,13 @@ pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
 pub use watch::{Events, Watch};
 
+use crate::runtime::block_on;
+
 /// Blocks this thread until `future` is ready.
 ///
 /// The future is served by the locks' own thread. Within a task, tokio counts a future's operations
 /// and makes it yield to other tasks after a while. A thread that blocks has no other tasks, so
 /// that yield would never end.
 fn wait<T>(future: impl Future<Output = T>) -> T {
-    pollster::block_on(tokio::task::unconstrained(future))
+    block_on(tokio::task::unconstrained(future))
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold_core::{BeginCleanup, BoxFuture, Instant, locked};
@@ -19,6 +19,7 @@ use tokio::task::unconstrained;
 
 use super::clock::lease_clock;
 use super::timers::Timers;
+use super::woken::Woken;
 
 /// The longest delay of a runtime's shutdown, in all: enough for a new connection and one call to a
 /// slow server.
@@ -332,30 +333,6 @@ impl Drop for Outlast {
                 return;
             }
         }
-    }
-}
-
-/// Wakes a thread that waits. It uses no data of the thread, which are gone when a guard among them is
-/// dropped.
-#[derive(Debug, Default)]
-struct Woken {
-    is_woken: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Woken {
-    /// Waits until it is woken. `false` if the time is up before.
-    fn wait_until(&self, end: Instant) -> bool {
-        let left = end.saturating_since(lease_clock());
-        let waited = self.changed.wait_timeout_while(locked(&self.is_woken), left, |woken| !*woken);
-        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
-    }
-}
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        *locked(&self.is_woken) = true;
-        self.changed.notify_one();
     }
 }
 

@@ -13,7 +13,7 @@ use super::process::Process;
 use super::world_runtime::WorldRuntime;
 use super::world_state::WorldState;
 use crate::memory::MemoryStore;
-use crate::runtime::lease_clock;
+use crate::runtime::{block_on, lease_clock};
 use crate::{Locks, LocksBuilder, blocking};
 
 /// Time that is moved by hand, and a store in memory whose locks follow it. Cheap to clone. See
@@ -133,7 +133,7 @@ impl World {
 
     /// The same for a test that blocks.
     pub fn blocking_advance(&self, by: Duration) {
-        pollster::block_on(self.advance(by));
+        block_on(self.advance(by));
     }
 
     /// Lets everybody finish the work that is due, without moving time: then a dropped guard is
@@ -296,10 +296,10 @@ impl World {
     pub fn break_lease(&self, key: impl AsRef<[u8]>) {
         let key = key_of(key.as_ref());
         // In memory, both are done at the first poll.
-        let state = pollster::block_on(self.store.inspect(&key)).unwrap_or_else(|fault| panic!("{fault}"));
+        let state = block_on(self.store.inspect(&key)).unwrap_or_else(|fault| panic!("{fault}"));
         let fence = state.holders.first().and_then(|holder| holder.fence);
         let Some(fence) = fence else { panic!("{key}: nobody holds it, so its lease cannot be broken") };
-        pollster::block_on(self.store.break_lease(&key, fence, &BreakNote::default()))
+        block_on(self.store.break_lease(&key, fence, &BreakNote::default()))
             .unwrap_or_else(|fault| panic!("{fault}"));
     }
 
