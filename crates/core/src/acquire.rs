@@ -311,6 +311,8 @@ impl Acquire {
         match self.state {
             State::Resting { until } if now < until => Step::WaitUntil(until.min(limit)),
             State::Asking { .. } | State::Queued => Step::WaitUntil(limit),
+            // No answer could come in time, so nothing is asked.
+            _ if self.outage_limit.is_zero() => self.fails_because(self.silent()),
             _ => Step::Ask,
         }
     }

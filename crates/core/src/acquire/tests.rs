@@ -375,3 +375,11 @@ fn a_store_that_abstains_is_waited_for_beyond_the_outage_limit_but_not_by_a_try(
         );
     }
 }
+
+/// Regression: it counted as one request, although nothing was sent.
+#[test]
+fn with_an_outage_limit_of_zero_nothing_is_asked() {
+    let mut machine = Acquire::new(START, ttl(), Drift::NONE, Patience::new(Some(SECOND), Duration::ZERO), 7);
+    assert_eq!(machine.next(START), Step::Done(Err(NotGranted::Silent { fault: None })));
+    assert_eq!(machine.asks(), 0);
+}

@@ -194,8 +194,9 @@ impl fmt::Display for LockError {
             Self::QueueFull { key, held_by, length, quorum_report: _ } => {
                 write!(f, "{key}: {length} wait for it already, held by {held_by}")
             }
-            Self::Unreachable { key, store, fault, waited, attempts: _ } => match fault {
+            Self::Unreachable { key, store, fault, waited, attempts } => match fault {
                 Some(fault) => write!(f, "{key}: {} within {}: {fault}", undone(fault), Seconds(*waited)),
+                None if *attempts == 0 => write!(f, "{key}: the time was up before {store} was asked"),
                 None => write!(f, "{key}: no answer within {} from {store}", Seconds(*waited)),
             },
             Self::NoQuorum { key, quorum_report, waited: _, attempts: _ } => {
