@@ -26,7 +26,7 @@ struct OuterLock {
     mode: Mode,
     /// The URL of its store.
     store: String,
-    /// True if that is the store of our own request.
+    /// True if our own request needs that store, or one of those stores.
     is_here: bool,
 }
 
@@ -49,7 +49,7 @@ impl OuterLocks {
         let locks = keys.into_iter().zip(modes).map(|(key, mode)| {
             if let Some(next) = stores.next().filter(|next| !next.is_empty()) {
                 let theirs = Stores::new(Stores::urls_in(next), None);
-                is_here = theirs.is_ok_and(|theirs| theirs.is_same_place_as(here));
+                is_here = theirs.is_ok_and(|theirs| here.needs(&theirs));
                 store = next.to_owned();
             }
             OuterLock { key, mode, store: store.clone(), is_here }
@@ -105,7 +105,7 @@ impl OuterLocks {
         }
     }
 
-    /// How they hold a key at the store of our own request.
+    /// How they hold a key that our own request needs.
     fn modes_of(&self, key: &Key) -> impl Iterator<Item = Mode> {
         let key = line(key);
         self.0.iter().filter(move |held| held.is_here && held.key == key).map(|held| held.mode)
@@ -267,6 +267,17 @@ mod tests {
                 assert_eq!(is_refused, refused.contains(&key), "{here} {key}");
             }
         }
+    }
+
+    /// Regression: a run at a single member of an outer run's quorum waited for the outer run.
+    #[test]
+    fn a_key_is_refused_at_a_member_of_the_quorum_that_holds_it() {
+        let quorum = "quorum:file:/x,file:/y,file:/z";
+        let around = inside_at("file:/x", &OuterLocks::default(), &request_at(quorum, &["k"]));
+        assert!(around.patience(&request_at("file:/x", &["k"])).is_err());
+        assert_eq!(around.patience(&request_at("file:/x", &["l"])), Ok(Patience::Endless));
+        let around = inside_at("file:/w", &OuterLocks::default(), &request_at(quorum, &["k"]));
+        assert_eq!(around.patience(&request_at("file:/w", &["k"])), Ok(Patience::Endless));
     }
 
     /// Regression: the command could not be started, after all keys had been acquired, and the message was

@@ -107,9 +107,11 @@ impl Stores {
         if self.is_several() { format!("quorum:max-ttl={}ms,{all}", self.max_ttl.as_millis()) } else { all }
     }
 
-    pub(crate) fn is_same_place_as(&self, other: &Self) -> bool {
-        let has = |stores: &Self, one: &StoreUrl| stores.all.iter().any(|other| other.is_same_place_as(one));
-        self.all.iter().all(|one| has(other, one)) && other.all.iter().all(|one| has(self, one))
+    /// True if no majority of these stores is without one of the others.
+    pub(crate) fn needs(&self, others: &Self) -> bool {
+        let is_other = |one: &&StoreUrl| others.all.iter().any(|other| other.is_same_place_as(one));
+        let shared = self.all.iter().filter(is_other).count();
+        2 * (self.all.len() - shared) <= self.all.len()
     }
 }
 
@@ -158,16 +160,22 @@ mod tests {
         let text = stores.without_password();
         assert_eq!(text, "quorum:max-ttl=5500ms,redis://u@a,redis+cluster://b,c:7,file:/my dir/l.db");
         let read = Stores::new(Stores::urls_in(&text), None).unwrap();
-        assert!(read.is_same_place_as(&stores) && read.max_ttl == stores.max_ttl, "{read:?}");
+        assert!(read.needs(&stores) && stores.needs(&read) && read.max_ttl == stores.max_ttl, "{read:?}");
         assert_eq!(Stores::new(["redis://:s3cret@a"], None).unwrap().without_password(), "redis://a");
     }
 
+    /// Regression: a run at a single member of an outer run's quorum waited for the outer run, because
+    /// only the same stores counted.
     #[test]
-    fn the_same_stores_in_another_order_are_the_same_place() {
+    fn stores_need_others_without_which_they_have_no_majority() {
         let stores = |urls: &[&str]| Stores::new(urls.iter().copied(), None).unwrap();
-        let three = stores(&["redis://a", "redis://b", "redis://c"]);
-        assert!(three.is_same_place_as(&stores(&["redis://c", "redis://a", "redis://b"])));
-        assert!(!three.is_same_place_as(&stores(&["redis://a", "redis://b"])));
-        assert!(!stores(&["redis://a"]).is_same_place_as(&three));
+        let (a, three) = (stores(&["redis://a"]), stores(&["redis://a", "redis://b", "redis://c"]));
+        assert!(three.needs(&stores(&["redis://c", "redis://a", "redis://b"])));
+        assert!(three.needs(&stores(&["redis://a", "redis://b"])));
+        assert!(a.needs(&three) && !three.needs(&a));
+        assert!(stores(&["redis://a", "redis://x"]).needs(&three));
+        assert!(stores(&["redis://a", "redis://b", "redis://x"]).needs(&three));
+        assert!(!stores(&["redis://a", "redis://x", "redis://y"]).needs(&three));
+        assert!(!stores(&["redis://x"]).needs(&three));
     }
 }
