@@ -43,4 +43,7 @@ _leasehold_here() {
             sed -n 's/^{"key":"\([^"\\]*\)".*/\1/p')
     done
 }
-complete -F _leasehold_here -o nosort -o bashdefault -o default leasehold
+# Older ones, such as that of macOS, lack what it uses, and keep the completions of clap.
+if [[ ${BASH_VERSINFO[0]} -eq 4 && ${BASH_VERSINFO[1]} -ge 4 || ${BASH_VERSINFO[0]} -gt 4 ]]; then
+    complete -F _leasehold_here -o nosort -o bashdefault -o default leasehold
+fi

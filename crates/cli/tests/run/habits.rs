@@ -147,6 +147,18 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
     }
 }
 
+/// Regression: a bash before 4.4, such as that of macOS, said at each start that it does not know
+/// `nosort`. (The version of a shell cannot be changed, so the script reads another one here.)
+#[test]
+fn an_older_bash_keeps_the_completions_that_it_can_run() {
+    let site = Site::new();
+    let script = site.finish(site.leasehold(&["completions", "bash"])).silent(0).out;
+    let script =
+        format!("OLD=(3 2)\ncomplete() {{ echo \"$@\"; }}\n{}", script.replace("BASH_VERSINFO", "OLD"));
+    let bash = site.finish(site.process("bash", &["-c", &script]));
+    bash.prints(0, "-F _leasehold -o bashdefault -o default leasehold\n");
+}
+
 #[test]
 fn a_server_that_asks_for_a_password_is_answered_with_a_file() {
     let server = Server::setup(Flavor::Redis82).password("s3cret-pw").start();
