@@ -123,7 +123,9 @@ impl RedisStore {
     /// Pass a connection that reconnects automatically: redis-rs's `ConnectionManager`. A
     /// `MultiplexedConnection` does not, nor does a clone from a pool: once its connection is lost
     /// (`CLIENT KILL`, a restart), every call of this store fails for good. For a pool, use
-    /// [`from_pool`](Self::from_pool).
+    /// [`from_pool`](Self::from_pool). A manager reconnects once its connection has broken. If a
+    /// failover leaves it connected to the former master, which is a replica then, it stays there, and
+    /// every call is refused (`READONLY`); locks over a pool or by a URL go on to the new master.
     ///
     /// Each call takes a clone of it. Prefer [`RedisStore::from_url`] where possible. The store can
     /// neither drop such a connection when it falls silent nor reopen it, so an outage lasts as
