@@ -13,7 +13,7 @@ use crate::default_store::{self, default_store};
 use crate::environment;
 use crate::exit::Failure;
 use crate::keys::{beginning, only_key};
-use crate::options::{default_time, time_of};
+use crate::options::{or_variable, time_of};
 use crate::say;
 use crate::stores::Stores;
 
@@ -48,7 +48,13 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 impl StoreLocation {
     /// The store of `--store`, otherwise of the environment, otherwise the default.
     pub(crate) fn of(args: StoreArgs) -> Result<Self, Failure> {
-        let outage_limit = default_time("--outage-limit", args.outage_limit)?;
+        let (name, outage_limit) = or_variable("--outage-limit", args.outage_limit);
+        let outage_limit = time_of(&name, outage_limit)?;
+        if outage_limit == Some(Duration::ZERO) {
+            return Err(Failure::usage(format!(
+                "{name}: in no time, no store answers: allow 1s or more; to wait for no lock, use --try"
+            )));
+        }
         let max_ttl = time_of("--max-ttl", args.max_ttl)?;
         let args_name_it = max_ttl.is_some();
         let max_ttl = max_ttl.map_or_else(environment::max_ttl, |max_ttl| Ok(Some(max_ttl)));

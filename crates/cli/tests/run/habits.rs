@@ -112,6 +112,16 @@ fn environment_variables_replace_missing_options() {
     site.finish(look).says_after_trying(69, &["127.0.0.1:1"]).err_has(&["trying for 3s in all"]);
 }
 
+/// Regression: no store was asked, and each was called unreachable.
+#[test]
+fn an_outage_limit_of_zero_is_refused() {
+    let site = Site::new();
+    site.outcome(&["run", "--outage-limit", "0", "k", "--", "true"]).says(64, &["--outage-limit", "--try"]);
+    let mut look = site.task("show", &["k"]);
+    look.env("LEASEHOLD_OUTAGE_LIMIT", "0s");
+    site.finish(look).says(64, &["LEASEHOLD_OUTAGE_LIMIT: in no time"]);
+}
+
 #[test]
 fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes() {
     let site = Site::new();
