@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Answer, Fault, Proof, Push, Request, Runtime as _};
+use leasehold_core::{Answer, Fault, Proof, Push, Reading, Request, Runtime as _};
 use tokio::sync::{oneshot, watch};
 
 use crate::connection::{Connection, ConnectionState};
 use crate::message::{Letter, Reply, Says};
-use crate::reading::Reading;
 use crate::store::{CONNECT, NodeStore};
 
 impl NodeStore {
@@ -44,8 +43,8 @@ impl NodeStore {
         self.machine.spawn(Box::pin(async move { reader.read(number).await }));
         let sent = self.machine.now();
         let made = match self.say(number, Says::Hello, CONNECT).await {
-            Ok(Reply { stamp, .. }) => {
-                let reading = Reading { sent, heard: self.machine.now(), stamp };
+            Ok(Reply { stamp: server, .. }) => {
+                let reading = Reading { sent, heard: self.machine.now(), server };
                 Ok(Arc::new(Connection::new(number, reading)))
             }
             Err(fault) => {
@@ -115,8 +114,8 @@ impl NodeStore {
     ) -> Result<Vec<Answer>, Fault> {
         let sent = self.machine.now();
         match self.say(connection.number, Says::Ask(requests), limit).await {
-            Ok(Reply { stamp, answers }) => {
-                let reading = Reading { sent, heard: self.machine.now(), stamp };
+            Ok(Reply { stamp: server, answers }) => {
+                let reading = Reading { sent, heard: self.machine.now(), server };
                 connection.learns(reading);
                 Ok(answers)
             }

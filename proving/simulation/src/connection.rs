@@ -2,10 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use leasehold_core::{ConnectionId, Fault, locked};
+use leasehold_core::{ConnectionId, Fault, Reading, locked};
 use tokio::sync::watch;
-
-use crate::reading::Reading;
 
 pub(crate) enum ConnectionState {
     Down,

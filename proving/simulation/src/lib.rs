@@ -30,7 +30,6 @@ mod message;
 mod network;
 mod node;
 mod plan;
-mod reading;
 mod run;
 mod store;
 mod watch;
