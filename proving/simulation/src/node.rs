@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use leasehold_core::{
-    Answer, ApplyContext, Attempt, Channel, Content, Fence, Holder, Key, Push, Records, Request, Served,
-    Stamp, Subscribers, apply,
+    Answer, ApplyContext, Attempt, Channel, Fence, Holder, Push, Records, Request, Served, Stamp,
+    Subscribers, apply,
 };
 
 use crate::clock::Clock;
@@ -79,17 +79,9 @@ impl Node {
         (answer, pushes)
     }
 
-    /// The holder of a key, according to the records.
-    pub(crate) fn owner(&self, key: &Key, now: Stamp) -> Option<Holder> {
-        match self.records.lock(key, now)?.content {
-            Content::Lease { holder, .. } => Some(holder),
-            _ => None,
-        }
-    }
-
     /// All holders and waiters.
     pub(crate) fn holders(&self, now: Stamp) -> impl Iterator<Item = Holder> {
-        let owners = self.records.locks.keys().filter_map(move |key| self.owner(key, now));
+        let owners = self.records.locks.keys().flat_map(move |key| self.records.holder_ids(key, now));
         let lines = self.records.queues.keys().filter_map(move |key| self.records.queue(key, now));
         owners.chain(lines.flat_map(|line| line.waiters().map(|(_, waiter)| waiter.holder)))
     }
@@ -98,7 +90,8 @@ impl Node {
     fn flawed(&mut self, request: &mut Request, stamp: Stamp, floor: &mut Fence) {
         match (self.flaw, request) {
             (Some(Flaw::ReleasedWithoutComparing), Request::Release(attempt)) => {
-                attempt.holder = self.owner(attempt.claim.first_key(), stamp).unwrap_or(attempt.holder);
+                let held_by = self.records.holder_ids(attempt.claim.first_key(), stamp);
+                attempt.holder = held_by.first().copied().unwrap_or(attempt.holder);
             }
             (Some(Flaw::JoinedWithoutComparing), Request::Rejoin { attempt, .. }) => {
                 attempt.claim.keys().for_each(|key| drop(self.records.locks.remove(key)));
