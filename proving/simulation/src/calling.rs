@@ -125,4 +125,15 @@ impl NodeStore {
             }
         }
     }
+
+    /// The same with one request.
+    pub(crate) async fn call_one(
+        &self,
+        connection: &Connection,
+        request: Request,
+        limit: Duration,
+    ) -> Result<Answer, Fault> {
+        let answer = self.call(connection, vec![request], limit).await?.pop();
+        answer.ok_or_else(|| self.fault("an answer is missing"))
+    }
 }

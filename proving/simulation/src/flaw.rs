@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use clap::ValueEnum;
 use leasehold_core::{
-    Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Holder, Limits, Parts, Store, WaitMode, Wake, locked,
+    Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Holder, Limits, Parts, Store, StoreFuture, WaitMode,
+    Wake, locked,
 };
 
 /// A rule that is left out.
@@ -70,15 +71,11 @@ impl Store for CountedFromAnswer {
         self.store.limits()
     }
 
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+    fn open(&self) -> StoreFuture<'_, ()> {
         self.store.open()
     }
 
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         Box::pin(async move {
             if let Some(answer) = self.known(attempt.holder) {
                 return Ok(answer);
@@ -96,11 +93,11 @@ impl Store for CountedFromAnswer {
         self.store.renew(attempts)
     }
 
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         self.store.release(attempt)
     }
 
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()> {
         self.store.give_up(attempt)
     }
 

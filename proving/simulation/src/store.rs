@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, BatchServed, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, InDoubtGrants,
-    Instant, Limits, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Stamp, Store, Ttl,
-    Wait, WaitMode, WaiterRegistry, Wake, locked,
+    Instant, Limits, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Stamp, Store,
+    StoreFuture, Ttl, Wait, WaitMode, WaiterRegistry, Wake, locked,
 };
 
 use crate::connection::{Connection, ConnectionState};
@@ -107,10 +107,10 @@ impl NodeStore {
         let (not_after, settles_at) = self.not_after(&connection, limit);
         let request = Request::Grant { attempt: attempt.clone(), wait, not_after: Some(not_after) };
         let sending = self.unsettled.sending(attempt.holder, connection.id(), sent, settles_at);
-        let answer = self.call(&connection, vec![request], limit).await?.pop();
+        let answer = self.call_one(&connection, request, limit).await?;
         self.unsettled.answered([sending]);
         match answer {
-            Some(Answer::Grant(answer)) => {
+            Answer::Grant(answer) => {
                 if waits {
                     self.waiting.answered(attempt, &answer, self.machine.now());
                 }
@@ -119,11 +119,10 @@ impl NodeStore {
                 }
                 Ok(answer)
             }
-            Some(other) => {
+            other => {
                 self.waiting.leave(attempt.holder, self.machine.now());
                 Err(self.refused(&other))
             }
-            None => Err(self.fault("an answer is missing")),
         }
     }
 
@@ -180,13 +179,11 @@ impl NodeStore {
         let limit = Self::limit(attempt.ttl);
         let connection = self.connection(limit * 5).await?;
         let sent = self.machine.now();
-        let answer = self.call(&connection, vec![Request::Release(attempt.clone())], limit).await?.pop();
-        match answer {
-            Some(Answer::Release(answer)) => {
+        match self.call_one(&connection, Request::Release(attempt.clone()), limit).await? {
+            Answer::Release(answer) => {
                 Ok((answer, self.unsettled.released(attempt.holder, connection.id(), sent)))
             }
-            Some(other) => Err(self.refused(&other)),
-            None => Err(self.fault("an answer is missing")),
+            other => Err(self.refused(&other)),
         }
     }
 
@@ -253,15 +250,11 @@ impl Store for NodeStore {
         Limits::with_drift(if self.has(Flaw::NoDrift) { Drift::NONE } else { Drift::BETWEEN_MACHINES })
     }
 
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+    fn open(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { self.connection(CONNECT).await.map(drop) })
     }
 
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         Box::pin(async move { self.ask(&self.named(attempt), wait_mode).await })
     }
 
@@ -270,7 +263,7 @@ impl Store for NodeStore {
         Box::pin(async move { self.hold(&named, false).await })
     }
 
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             let sent = self.machine.now();
             let attempt = self.named(attempt);
@@ -285,7 +278,7 @@ impl Store for NodeStore {
         })
     }
 
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let attempt = self.named(attempt);
             let alone = !self.is_calling(attempt.holder);
@@ -328,7 +321,7 @@ impl MemberStore for NodeStore {
         &'a self,
         grants: &'a [&'a Attempt],
         releases: &'a [&'a Attempt],
-    ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
+    ) -> StoreFuture<'a, BatchServed> {
         let named: Vec<_> = grants.iter().map(|attempt| self.named(attempt)).collect();
         Box::pin(async move {
             let _calling = self.calling(&named);
@@ -341,7 +334,7 @@ impl MemberStore for NodeStore {
         Box::pin(async move { self.hold(&named, true).await })
     }
 
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
         Box::pin(async move {
             let attempt = self.named(attempt);
             if let Some(proposal) = attempt.proposal.filter(|_| self.has(Flaw::NoRaise)) {
@@ -349,10 +342,9 @@ impl MemberStore for NodeStore {
             }
             let limit = Self::limit(attempt.ttl);
             let connection = self.connection(limit * 5).await?;
-            match self.call(&connection, vec![Request::Raise(attempt)], limit).await?.pop() {
-                Some(Answer::Raise(answer)) => Ok(answer),
-                Some(other) => Err(self.refused(&other)),
-                None => Err(self.fault("an answer is missing")),
+            match self.call_one(&connection, Request::Raise(attempt), limit).await? {
+                Answer::Raise(answer) => Ok(answer),
+                other => Err(self.refused(&other)),
             }
         })
     }

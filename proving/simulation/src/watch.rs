@@ -189,8 +189,7 @@ impl Watch {
             !guard.machine.is_paused() && !guard.held.is_held() && !guard.told.load(Ordering::Relaxed)
         });
         if let Some(guard) = untold {
-            let text = format!("p{}: a lease has ended, but lost() has not completed", guard.machine.number);
-            self.violation.get_or_insert(text);
+            self.fail(format!("p{}: a lease has ended, but lost() has not completed", guard.machine.number));
         }
     }
 
