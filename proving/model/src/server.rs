@@ -239,14 +239,7 @@ pub(crate) fn known(records: &Records, now: Now) -> impl Iterator<Item = Holder>
 
 /// The attempt of a request, and its first key.
 fn concerned(request: &Request) -> Option<(Attempt, Key)> {
-    let (Request::Grant { attempt, .. }
-    | Request::Renew(attempt)
-    | Request::Rejoin { attempt, .. }
-    | Request::Raise(attempt)
-    | Request::Release(attempt)) = request
-    else {
-        return None;
-    };
+    let attempt = request.attempt()?;
     Some((attempt.clone(), attempt.claim.first_key().clone()))
 }
 
