@@ -86,18 +86,11 @@ impl State {
 
 impl Round {
     /// A round with this many members. After `until` nothing is granted, because the lease would
-    /// have ended.
-    #[must_use]
-    pub fn new(members: usize, until: Instant) -> Self {
-        Self { states: (0..members).map(|_| State::Idle).collect(), greatest: None, until, leap: 0 }
-    }
-
-    /// The same with a random leap, of up to a few hundred: otherwise readers that raise at once
+    /// have ended. The leap is random, of up to a few hundred: otherwise readers that raise at once
     /// could keep taking each other's next fence.
     #[must_use]
-    pub fn leaping(mut self, leap: u64) -> Self {
-        self.leap = leap;
-        self
+    pub fn new(members: usize, until: Instant, leap: u64) -> Self {
+        Self { states: (0..members).map(|_| State::Idle).collect(), greatest: None, until, leap }
     }
 
     /// Notes the fence of a member that granted, or raised its fence.

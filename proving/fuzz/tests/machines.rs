@@ -295,7 +295,7 @@ fn a_round_grants_only_what_a_majority_answered() {
     hunt(4_000, (1..7_usize, events), |(members, events)| {
         let mut now = Instant::from_nanos(0);
         let until = Instant::from_nanos(60_000_000_000);
-        let mut round = Round::new(members, until);
+        let mut round = Round::new(members, until, 0);
         let mut answered: Vec<Vec<Fence>> = vec![Vec::new(); members];
         for (event, later) in events {
             now = after(now, later / 100);

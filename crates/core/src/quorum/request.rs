@@ -523,7 +523,7 @@ impl GrantRequest {
 
 /// A round whose raises go up to a few hundred above an answer.
 fn new_round(members: usize, until: Instant, view: &QuorumView<'_>) -> Round {
-    Round::new(members, until).leaping(view.process.random() & 0x3ff)
+    Round::new(members, until, view.process.random() & 0x3ff)
 }
 
 /// A lock of another program, which may never end and which takes no part in rounds.

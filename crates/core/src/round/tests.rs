@@ -22,7 +22,7 @@ fn someone(bits: u128) -> HolderInfo {
 
 /// A round of so many members, all of them asked.
 fn asked(members: usize) -> Round {
-    let mut round = Round::new(members, START + Duration::from_secs(10));
+    let mut round = Round::new(members, START + Duration::from_secs(10), 0);
     for n in 0..members {
         assert_eq!(round.next(START), RoundAction::Grant { member: n });
     }
@@ -197,7 +197,7 @@ proptest! {
     ) {
         let n = fences.len();
         let mut members: Vec<_> = fences.iter().map(|fence| Member { fence: *fence, holds: false }).collect();
-        let mut round = Round::new(n, START + Duration::from_secs(10));
+        let mut round = Round::new(n, START + Duration::from_secs(10), 0);
         let mut calls: Vec<(usize, Option<u64>)> = Vec::new();
         let mut steps = steps.into_iter();
         let (mut asks, mut out) = (vec![0; n], vec![false; n]);
