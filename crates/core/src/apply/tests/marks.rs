@@ -1,22 +1,15 @@
 //! Marks: the records that something was done.
 
 use super::*;
-use crate::{Mark, Marked};
+use crate::Mark;
 
 fn mark(records: &mut Records, attempt: &Attempt, second: u64) -> HoldAnswer {
     let mark = Mark::new(at(second).now, Fence::new(7).unwrap(), None);
-    let request = Request::Mark { attempt: attempt.clone(), mark, keep: Duration::from_secs(60) };
-    match apply(records, request, &at(second)).answer {
-        Answer::Mark(answer) => answer,
-        other => panic!("{other:?}"),
-    }
+    super::super::mark(records, attempt, &mark, Duration::from_secs(60), &at(second))
 }
 
 fn marked(records: &mut Records, second: u64) -> bool {
-    match apply(records, Request::Marked(key("a")), &at(second)).answer {
-        Answer::Marked(Marked { mark, .. }) => mark.is_some(),
-        other => panic!("{other:?}"),
-    }
+    super::super::marked(records, &key("a"), &at(second)).mark.is_some()
 }
 
 #[test]

@@ -16,17 +16,11 @@ pub(super) fn rejoin(
     not_after: Option<Stamp>,
     context: &ApplyContext<'_>,
 ) -> HoldAnswer {
-    match apply(records, Request::Rejoin { attempt: attempt.clone(), not_after }, context).answer {
-        Answer::Rejoin(answer) => answer,
-        other => panic!("{other:?}"),
-    }
+    super::super::rejoin(records, attempt, not_after, context).unwrap().answer
 }
 
 pub(super) fn raise(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> RaiseAnswer {
-    match apply(records, Request::Raise(attempt.clone()), context).answer {
-        Answer::Raise(answer) => answer,
-        other => panic!("{other:?}"),
-    }
+    super::super::raise(records, attempt, context).unwrap().answer
 }
 
 #[test]
