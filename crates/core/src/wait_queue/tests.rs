@@ -3,15 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn entry(n: u8) -> QueueEntry {
-    QueueEntry {
-        holder: Holder::from_bits(n.into()),
-        label: None,
-        mode: Mode::Exclusive,
-        ttl: Ttl::DEFAULT,
-        channel: None,
-        nonce: None,
-        wants_more: false,
-    }
+    QueueEntry::new(Holder::from_bits(n.into()), None, Mode::Exclusive, Ttl::DEFAULT, None, false)
 }
 
 fn order(queue: &WaitQueue) -> Vec<u128> {
