@@ -176,29 +176,6 @@ fn a_request_ends_when_its_lease_would_and_releases_everything() {
     assert_eq!(world.undone().iter().map(|(member, _)| *member).collect::<Vec<_>>(), [0, 1, 2]);
 }
 
-/// A program that retries asks with the same attempt. The releases of the first request may still
-/// be under way, and would release what the second is granted under the same id: then a minority
-/// is taken for a majority.
-#[test]
-fn a_try_that_is_repeated_uses_other_ids_until_the_first_are_given_up() {
-    let mut world = World::of(3);
-    let asked = world.ask(WaitMode::Try);
-    world.says(&asked[0], granted(FENCE));
-    world.says(&asked[1], busy(1, None));
-    world.says(&asked[2], busy(1, None));
-    assert!(matches!(world.answer(), GrantAnswer::Busy { .. }));
-    assert!(world.machine.is_over() && !world.machine.is_gone());
-    let undone = world.undone();
-    assert_eq!(undone.len(), 3);
-    world.machine.handle_undone();
-    assert!(!world.machine.is_gone());
-    let again = world.ask(WaitMode::Try);
-    assert!(!world.machine.is_over());
-    for (first, second) in asked.iter().zip(&again) {
-        assert!(first.holder != second.holder && first.holder.is_same_attempt(second.holder));
-    }
-}
-
 #[test]
 fn an_attempt_that_is_over_is_gone_once_its_calls_have_ended_and_its_ids_are_given_up() {
     let mut world = World::of(3);
@@ -214,19 +191,6 @@ fn an_attempt_that_is_over_is_gone_once_its_calls_have_ended_and_its_ids_are_giv
     assert_eq!(world.undone(), [(2, asked[2].holder)], "the grant came after its id was given up");
     world.machine.handle_undone();
     assert!(world.machine.is_gone());
-}
-
-#[test]
-fn the_queue_member_is_waited_for_a_while_and_then_counts_as_silent() {
-    let mut world = World::of(3);
-    let asked = world.ask(WaitMode::Try);
-    world.says(&asked[1], granted(FENCE));
-    world.says(&asked[2], granted(FENCE));
-    let QuorumStep::WaitUntil(until) = world.step() else { panic!() };
-    assert_eq!(until, world.now + QuorumAttempt::COURTESY);
-    world.now = until;
-    assert_eq!(world.step(), QuorumStep::Silent { member: 0 });
-    assert_eq!(world.answer(), granted(FENCE));
 }
 
 #[test]
