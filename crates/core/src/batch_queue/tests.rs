@@ -202,17 +202,11 @@ async fn requests_that_no_batch_serves_any_more_leave_the_queue_unsent() {
 async fn a_batch_is_of_one_limit_and_of_no_more_than_half_of_the_requests_or_64() {
     let connection = Connection::default();
     let short = LIMIT / 10;
-    for (key, name) in (0..).zip(["a", "b"]) {
-        connection.asks(name, key, LIMIT).await;
-    }
+    connection.asks("a", 0, LIMIT).await;
+    connection.asks("b", 1, LIMIT).await;
     for key in 2..100 {
-        connection
-            .asks(
-                if key % 10 == 2 { "short" } else { "long" },
-                key,
-                if key % 10 == 2 { short } else { LIMIT },
-            )
-            .await;
+        let (name, limit) = if key % 10 == 2 { ("short", short) } else { ("long", LIMIT) };
+        connection.asks(name, key, limit).await;
     }
     connection.answer(0).await;
     assert_eq!(connection.sent()[2], ["short"; 10]);
