@@ -56,12 +56,10 @@ impl Locks {
             None => self.defaults().label.clone()?,
         };
         let note = BreakNote { by, ..note };
-        let report = &self.handle().report;
-        let answer = async { self.handle().store.admin()?.break_lease(&key, fence, &note).await }.await;
-        report.answered(&answer);
-        match answer {
+        let breaking = async { self.handle().store.admin()?.break_lease(&key, fence, &note).await };
+        match self.handle().reported(breaking).await {
             Ok(BreakAnswer::Broken { holding }) => {
-                report.tell(|| Event::Broke { holding: holding.clone() });
+                self.handle().report.tell(|| Event::Broke { holding: holding.clone() });
                 Ok(holding)
             }
             Ok(BreakAnswer::NotHeld { held_by: None }) => Err(BreakError::NotHeld { key, fence }),

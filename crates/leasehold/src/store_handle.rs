@@ -138,8 +138,7 @@ impl StoreHandle {
     ) -> (Result<T, Fault>, bool) {
         let mut tries = 0;
         loop {
-            let answer = ask().await;
-            self.report.answered(&answer);
+            let answer = self.reported(ask()).await;
             match &answer {
                 Err(fault) if goes_on(&*self.runtime, fault, tries, until).await => tries += 1,
                 _ => return (answer, tries > 0),
