@@ -111,7 +111,9 @@ impl Scope {
     ) -> Result<Done, TransactionError> {
         let batch = Batch::of(requests);
         if batch.only_reads {
-            return self.read(client, &self.begin_to_read, &batch, requests).await;
+            let mut loaded = self.loaded(client, &self.begin_to_read, &batch, i64::MAX).await?;
+            let (served, _) = self.apply(&mut loaded, requests);
+            return Ok(Done { served, now: loaded.now, added: 0 });
         }
         let begin = match row_wait {
             RowWait::Long => &self.begin,
@@ -167,22 +169,15 @@ impl Scope {
     ) -> Result<BTreeSet<Key>, TransactionError> {
         let keys: Vec<_> = requests.iter().flat_map(|request| request.keys()).map(Key::as_bytes).collect();
         let asked = [(&keys as _, Type::BYTEA_ARRAY)];
-        let (begun, rows, ended) = tokio::join!(
-            biased;
-            client.batch_execute(&self.begin_alone),
-            client.query_typed(&self.sql.locked, &asked),
-            client.batch_execute("ROLLBACK"),
-        );
-        begun?;
-        let rows = rows?;
-        ended?;
+        let locked = client.query_typed(&self.sql.locked, &asked);
+        let rows = between(client, &self.begin_alone, locked, "ROLLBACK").await?;
         rows.iter().map(|row| Columns(row).key(0)).collect()
     }
 
     /// Removes ended records. A crash may bring them back, which changes no answer.
     pub(crate) async fn sweep(&self, client: &Client) -> Result<(), TransactionError> {
         let begin = format!("{}; SET LOCAL synchronous_commit = off", self.begin);
-        self.one(client, &begin, &self.sql.sweep, &[]).await.map(drop)
+        between(client, &begin, client.execute_typed(&self.sql.sweep, &[]), "COMMIT").await.map(drop)
     }
 
     /// Runs one writing statement, durably and within the limits of a call, and returns its row.
@@ -192,7 +187,7 @@ impl Scope {
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Option<Row>, TransactionError> {
-        self.one(client, &self.begin, statement, parameters).await
+        between(client, &self.begin, client.query_typed_opt(statement, parameters), "COMMIT").await
     }
 
     /// Runs one reading statement, and returns its rows. Other callers wait meanwhile, so it does not
@@ -203,51 +198,7 @@ impl Scope {
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, TransactionError> {
-        let (begun, rows, ended) = tokio::join!(
-            biased;
-            client.batch_execute(&self.begin_to_read),
-            client.query_typed(statement, parameters),
-            // In a failed transaction, this is a rollback.
-            client.batch_execute("COMMIT"),
-        );
-        begun?;
-        let rows = rows?;
-        ended?;
-        Ok(rows)
-    }
-
-    async fn one(
-        &self,
-        client: &Client,
-        begin: &str,
-        statement: &str,
-        parameters: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Option<Row>, TransactionError> {
-        let (begun, row, committed) = tokio::join!(
-            biased;
-            client.batch_execute(begin),
-            client.query_typed_opt(statement, parameters),
-            // In a failed transaction, this is a rollback. Nothing else may be in it, not even a
-            // setting: the server would refuse that, and go on with the failed transaction.
-            client.batch_execute("COMMIT"),
-        );
-        begun?;
-        let row = row?;
-        committed?;
-        Ok(row)
-    }
-
-    /// All in one round trip.
-    async fn read(
-        &self,
-        client: &Client,
-        begin: &str,
-        batch: &Batch,
-        requests: &[&Request],
-    ) -> Result<Done, TransactionError> {
-        let mut loaded = self.loaded(client, begin, batch, i64::MAX).await?;
-        let (served, _) = self.apply(&mut loaded, requests);
-        Ok(Done { served, now: loaded.now, added: 0 })
+        between(client, &self.begin_to_read, client.query_typed(statement, parameters), "COMMIT").await
     }
 
     /// The records of a batch, with this many first waiters of each queue.
@@ -260,16 +211,7 @@ impl Scope {
     ) -> Result<Loaded, TransactionError> {
         let selection =
             Selection { keys: &batch.keys, requesters: &[], first, marks: batch.marks, subscriptions: false };
-        let (begun, loaded, ended) = tokio::join!(
-            biased;
-            client.batch_execute(begin),
-            load(client, &self.sql, selection),
-            client.batch_execute("COMMIT"),
-        );
-        begun?;
-        let loaded = loaded?;
-        ended?;
-        Ok(loaded)
+        between(client, begin, load(client, &self.sql, selection), "COMMIT").await
     }
 
     async fn write(
@@ -397,6 +339,26 @@ impl Scope {
         client.execute_typed(&self.sql.void_member, &[(&at as _, Type::TEXT)]).await?;
         Ok(now)
     }
+}
+
+/// Does some work in a transaction, all in one round trip. In a failed transaction, `COMMIT` is a
+/// rollback. Nothing else may be in the end, not even a setting: the server would refuse that, and
+/// go on with the failed transaction.
+async fn between<T, E>(
+    client: &Client,
+    begin: &str,
+    work: impl Future<Output = Result<T, E>>,
+    end: &str,
+) -> Result<T, TransactionError>
+where
+    TransactionError: From<E>,
+{
+    let (begun, done, ended) =
+        tokio::join!(biased; client.batch_execute(begin), work, client.batch_execute(end));
+    begun?;
+    let done = done?;
+    ended?;
+    Ok(done)
 }
 
 #[derive(Debug)]
