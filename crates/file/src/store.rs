@@ -12,7 +12,7 @@ use leasehold_core::{
     AdminStore, Answer, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
     Diagnosis, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits,
     Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, ProcessStore, RaiseAnswer, Request,
-    Runtime, Store, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake, locked,
+    Runtime, Store, StoreFuture, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake, locked,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -213,15 +213,11 @@ impl Store for FileStore {
         Limits::with_drift(Drift::ON_ONE_CLOCK)
     }
 
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+    fn open(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.ask(|worker| worker.ledger().open()))
     }
 
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         Box::pin(async move {
             let wait = match wait_mode {
                 WaitMode::Wait { queue_limit } => {
@@ -248,7 +244,7 @@ impl Store for FileStore {
         Box::pin(self.serve_each(requests, read!(Renew)))
     }
 
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             self.notifier.waiting.leave(attempt.holder, self.runtime.now());
             self.serve_at_once(Request::Release(attempt.clone()), read!(Release)).await
@@ -256,7 +252,7 @@ impl Store for FileStore {
     }
 
     /// Conclusive, because it is served after everything that was sent before it.
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.release(attempt).await.map(drop) })
     }
 
@@ -297,17 +293,13 @@ impl MemberStore for FileStore {
         Box::pin(self.serve_each(requests, read!(Rejoin)))
     }
 
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
         Box::pin(self.serve_one(Request::Raise(attempt.clone()), read!(Raise)))
     }
 }
 
 impl TransferStore for FileStore {
-    fn transfer<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        successor: &'a Successor,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         let request =
             Request::Transfer { attempt: attempt.clone(), successor: successor.clone(), not_after: None };
         Box::pin(self.serve_one(request, read!(Transfer)))
@@ -315,12 +307,12 @@ impl TransferStore for FileStore {
 }
 
 impl InspectStore for FileStore {
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
         Box::pin(self.serve_one(Request::Inspect(key.clone()), read!(Inspect)))
     }
 
     /// The state at one moment, in one transaction that does not block writers.
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
         let prefix = prefix.to_vec();
         Box::pin(self.ask(move |worker| worker.ledger().list(&prefix)))
     }
@@ -345,21 +337,21 @@ impl MarkStore for FileStore {
         attempt: &'a Attempt,
         mark: &'a Mark,
         keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    ) -> StoreFuture<'a, HoldAnswer> {
         let request = Request::Mark { attempt: attempt.clone(), mark: mark.clone(), keep };
         Box::pin(self.serve_one(request, read!(Mark)))
     }
 
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
         Box::pin(self.serve_one(Request::Marked(key.clone()), read!(Marked)))
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
         let key = key.clone();
         Box::pin(self.ask(move |worker| worker.ledger().forget(&key)))
     }
 
-    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
         let prefix = prefix.to_vec();
         Box::pin(self.ask(move |worker| worker.ledger().list_marks(&prefix)))
     }
@@ -371,17 +363,17 @@ impl AdminStore for FileStore {
         key: &'a Key,
         fence: Fence,
         note: &'a BreakNote,
-    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    ) -> StoreFuture<'a, BreakAnswer> {
         let request = Request::Break { key: key.clone(), fence, note: note.clone() };
         Box::pin(self.serve_one(request, read!(Break)))
     }
 
-    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
         let key = key.clone();
         Box::pin(self.ask(move |worker| worker.ledger().last_break(&key)))
     }
 
-    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
         let prefix = prefix.to_vec();
         Box::pin(self.ask(move |worker| worker.ledger().list_breaks(&prefix)))
     }
@@ -427,7 +419,7 @@ const UNTIL_A_SESSION: Duration = Duration::from_millis(500);
 
 impl BaselineStore for FileStore {
     /// A transaction that reads a row; or two that each write one. On the same path as locks.
-    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let Baseline::Pair { key, holder, ttl, .. } = what.clone() else {
                 return self

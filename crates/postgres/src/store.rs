@@ -11,8 +11,8 @@ use std::time::Duration;
 use leasehold_core::{
     Answer, Attempt, Baseline, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
     HoldAnswer, InDoubtGrants, Limits, MemberStore, Misuse, Nonce, NoticeBus, Parts, Proof, RaiseAnswer,
-    Request, Runtime, Store, Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake,
-    locked,
+    Request, Runtime, Store, StoreFuture, Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue,
+    WaiterRegistry, Wake, locked,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;
@@ -305,15 +305,11 @@ impl Store for PostgresStore {
         Limits::with_drift(Drift::BETWEEN_MACHINES)
     }
 
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+    fn open(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.work(self.call_limit(), |_, _| Box::pin(async { Ok(()) })))
     }
 
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         Box::pin(async move {
             if let WaitMode::Wait { queue_limit } = wait_mode {
                 return self.ask_to_wait(attempt, queue_limit).await;
@@ -327,7 +323,7 @@ impl Store for PostgresStore {
         Box::pin(self.keep(attempts, Request::Renew, read!(Renew)))
     }
 
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             self.leave(attempt);
             let mut first = None;
@@ -348,7 +344,7 @@ impl Store for PostgresStore {
     /// connection that follows from the order. On a later one it waits for the row locks of a
     /// transaction that may still commit, and is repeated when the server refuses a grant that
     /// was sent without one.
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.release(attempt).await.map(drop) })
     }
 
@@ -370,11 +366,7 @@ impl Store for PostgresStore {
 }
 
 impl TransferStore for PostgresStore {
-    fn transfer<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        successor: &'a Successor,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         let request =
             Request::Transfer { attempt: attempt.clone(), successor: successor.clone(), not_after: None };
         Box::pin(self.serve_one(request, self.limit(attempt.ttl), read!(Transfer)))
@@ -392,7 +384,7 @@ impl MemberStore for PostgresStore {
         Box::pin(self.keep(attempts, request, read!(Rejoin)))
     }
 
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
         Box::pin(self.serve_one(Request::Raise(attempt.clone()), self.limit(attempt.ttl), read!(Raise)))
     }
 }
@@ -414,7 +406,7 @@ async fn run_baseline(client: &Client, inner: &Inner, what: Baseline) -> Result<
 impl BaselineStore for PostgresStore {
     /// `SELECT`; and an `INSERT` with a `DELETE` by comparison, each a transaction, on the
     /// connection of the locks.
-    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> StoreFuture<'a, ()> {
         let what = what.clone();
         Box::pin(async move {
             let done = self

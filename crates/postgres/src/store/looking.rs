@@ -1,6 +1,6 @@
 //! Inspecting keys and listing them.
 
-use leasehold_core::{BoxFuture, Fault, InspectStore, Key, KeyState, Notices, Request};
+use leasehold_core::{Fault, InspectStore, Key, KeyState, Notices, Request, StoreFuture};
 use tokio_postgres::types::Type;
 
 use super::{PostgresStore, read};
@@ -9,12 +9,12 @@ use crate::table::row::Columns;
 use crate::transaction_error::TransactionError;
 
 impl InspectStore for PostgresStore {
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
         Box::pin(self.serve_one(Request::Inspect(key.clone()), self.call_limit(), read!(Inspect)))
     }
 
     /// A thousand keys at a time; each thousand shows one moment.
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(async move {
             let keys = self.pages(prefix, |sql| &sql.keys_in_use, |row| row.key(0), |key| key).await?;
             let mut states = Vec::new();
@@ -25,7 +25,7 @@ impl InspectStore for PostgresStore {
         })
     }
 
-    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(async move {
             let requests = keys.iter().cloned().map(Request::Inspect).collect();
             let limit = 10 * self.call_limit();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fault, Fence, HoldAnswer,
-    Key, Mark, MarkStore, Marked, Request, StoreRole,
+    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fence, HoldAnswer, Key,
+    Mark, MarkStore, Marked, Request, StoreFuture, StoreRole,
 };
 use tokio_postgres::types::Type;
 
@@ -19,16 +19,16 @@ impl MarkStore for PostgresStore {
         attempt: &'a Attempt,
         mark: &'a Mark,
         keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    ) -> StoreFuture<'a, HoldAnswer> {
         let request = Request::Mark { attempt: attempt.clone(), mark: mark.clone(), keep };
         Box::pin(self.serve_one(request, self.limit(attempt.ttl), read!(Mark)))
     }
 
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
         Box::pin(self.serve_one(Request::Marked(key.clone()), self.call_limit(), read!(Marked)))
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
         let key = key.clone();
         Box::pin(self.work(self.call_limit(), move |client, inner| {
             Box::pin(async move {
@@ -44,7 +44,7 @@ impl MarkStore for PostgresStore {
         }))
     }
 
-    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
         Box::pin(self.pages(prefix, |sql| &sql.list_marks, table::mark, |(key, _)| key))
     }
 }
@@ -55,12 +55,12 @@ impl AdminStore for PostgresStore {
         key: &'a Key,
         fence: Fence,
         note: &'a BreakNote,
-    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    ) -> StoreFuture<'a, BreakAnswer> {
         let request = Request::Break { key: key.clone(), fence, note: note.clone() };
         Box::pin(self.serve_one(request, self.call_limit(), read!(Break)))
     }
 
-    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
         let key = key.clone();
         Box::pin(self.work(self.call_limit(), move |client, inner| {
             Box::pin(async move {
@@ -76,7 +76,7 @@ impl AdminStore for PostgresStore {
         Box::pin(self.inner.diagnose(role))
     }
 
-    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
         Box::pin(self.pages(prefix, |sql| &sql.list_breaks, table::broken, |broken| &broken.key))
     }
 }
