@@ -589,7 +589,7 @@ mod tests {
             assert!(open.is_current(&db_path, &sessions));
         }
         // As if another log were mounted there, which does not change the directory.
-        open.logs = "1:2 3:4".parse().unwrap();
+        open.logs = Logs::read("1:2 3:4").unwrap();
         assert!(open.is_current(&db_path, &sessions));
         open.checked = open.checked.map(|(state, at)| (state, at - Duration::from_secs(1)));
         assert!(!open.is_current(&db_path, &sessions));

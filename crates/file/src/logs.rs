@@ -10,7 +10,6 @@ mod kernel;
 
 use std::fmt;
 use std::io;
-use std::str::FromStr;
 
 use crate::census::FileId;
 use crate::db_path::DbPath;
@@ -36,25 +35,21 @@ impl Logs {
         let Some(logs) = Self::beside(db_path) else { return Ok(None) };
         Ok(kernel::are_open(&[logs.wal, logs.shm], db_path)?.then_some(logs))
     }
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let file = |text: &str| {
+            let (device, inode) = text.split_once(':')?;
+            Some(FileId { device: device.parse().ok()?, inode: inode.parse().ok()? })
+        };
+        let (wal, shm) = text.split_once(' ')?;
+        Some(Self { wal: file(wal)?, shm: file(shm)? })
+    }
 }
 
 impl fmt::Display for Logs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { wal, shm } = self;
         write!(f, "{}:{} {}:{}", wal.device, wal.inode, shm.device, shm.inode)
-    }
-}
-
-impl FromStr for Logs {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let file = |text: &str| {
-            let (device, inode) = text.split_once(':')?;
-            Some(FileId { device: device.parse().ok()?, inode: inode.parse().ok()? })
-        };
-        let logs =
-            text.split_once(' ').and_then(|(wal, shm)| Some(Self { wal: file(wal)?, shm: file(shm)? }));
-        logs.ok_or(())
     }
 }

@@ -95,7 +95,7 @@ impl SessionRecord {
             match name {
                 "pid" => record.pid = value.parse().unwrap_or(0),
                 "boot" => record.boot = Some(BootId::new(value)),
-                "logs" => record.logs = value.parse().ok(),
+                "logs" => record.logs = Logs::read(value),
                 _ => {}
             }
         }
@@ -586,7 +586,7 @@ mod tests {
     #[test]
     fn a_session_that_lives_says_what_it_uses_and_a_dead_one_nothing() {
         let (directory, [one, other]) = two();
-        let logs: Logs = "1:2 3:4".parse().unwrap();
+        let logs = Logs::read("1:2 3:4").unwrap();
         one.uses(Users::One, BootId::new("a boot"), logs);
         one.enter(1).unwrap();
         let said = || other.others().map(|(_, record)| record).collect::<Vec<_>>();
