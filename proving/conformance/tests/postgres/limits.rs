@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use conformance::events::wait_for;
 use leasehold::postgres::{PostgresStore, init};
-use leasehold::{Event, LockError, Locks, TokioRuntime};
+use leasehold::{Event, LockError, Locks, LocksBuilder, TokioRuntime};
 use leasehold_core::{Attempt, Claim, GrantAnswer, Holder, Key, Store as _, Ttl, WaitMode};
 use servers::Postgres;
-use tokio::task::block_in_place;
+use tokio::task::{JoinSet, block_in_place};
 use tokio::time::Instant;
 
 use crate::world::{
@@ -175,33 +175,7 @@ async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys
 /// such keys had no renewal answered in time, and lost all of its locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_rows_that_another_transaction_has_locked_cost_no_other_lock() {
-    let (server, mut db) = served().await;
-    let locks = Locks::builder().ttl(6 * SECOND).connect(&server.url()).await.unwrap();
-    let keys: Vec<_> = (0..40).map(|nth| format!("k:{nth}")).collect();
-    locks.mutex_all(&keys).lock().await.unwrap().release().await.unwrap();
-    let kept = take(&locks, "kept").await;
-    let others = db.transaction().await.unwrap();
-    others.batch_execute("SELECT FROM leasehold.lease WHERE key <> 'kept' FOR UPDATE").await.unwrap();
-    let asking = keys.into_iter().map(|key| {
-        let locks = locks.clone();
-        tokio::spawn(async move {
-            loop {
-                let _ = locks.mutex(&key).try_lock().await;
-            }
-        })
-    });
-    let asking: Vec<_> = asking.collect();
-    let renewals = async {
-        for _ in 0..5 {
-            kept.held().renewed().await;
-        }
-    };
-    tokio::select! {
-        loss = kept.lost() => panic!("{loss}"),
-        () = renewals => {}
-    }
-    asking.iter().for_each(tokio::task::JoinHandle::abort);
-    others.rollback().await.unwrap();
+    locked_rows_cost_no_other_lock(Locks::builder().ttl(6 * SECOND), 40, 5).await;
 }
 
 /// Regression: each of the requests of a batch whose rows were locked waited for its row, and then
@@ -209,33 +183,38 @@ async fn many_rows_that_another_transaction_has_locked_cost_no_other_lock() {
 /// With sixty such keys, no renewal was answered in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_locked_rows_cost_no_lock_with_a_ttl_of_three_seconds() {
-    let (server, mut db) = served().await;
     let builder = Locks::builder().ttl(3 * SECOND).outage_limit(2 * SECOND);
+    locked_rows_cost_no_other_lock(builder, 60, 10).await;
+}
+
+/// Asks for so many locked rows, again and again, while another lock is renewed so many times.
+async fn locked_rows_cost_no_other_lock(builder: LocksBuilder, rows: u32, renewals: u32) {
+    let (server, mut db) = served().await;
     let locks = builder.connect(&server.url()).await.unwrap();
-    let keys: Vec<_> = (0..60).map(|nth| format!("k:{nth}")).collect();
+    let keys: Vec<_> = (0..rows).map(|nth| format!("k:{nth}")).collect();
     locks.mutex_all(&keys).lock().await.unwrap().release().await.unwrap();
     let kept = take(&locks, "kept").await;
     let others = db.transaction().await.unwrap();
     others.batch_execute("SELECT FROM leasehold.lease WHERE key <> 'kept' FOR UPDATE").await.unwrap();
-    let asking = keys.into_iter().map(|key| {
+    let mut asking = JoinSet::new();
+    for key in keys {
         let locks = locks.clone();
-        tokio::spawn(async move {
+        asking.spawn(async move {
             loop {
                 let _ = locks.mutex(&key).try_lock().await;
             }
-        })
-    });
-    let asking: Vec<_> = asking.collect();
-    let renewals = async {
-        for _ in 0..10 {
+        });
+    }
+    let renewed = async {
+        for _ in 0..renewals {
             kept.held().renewed().await;
         }
     };
     tokio::select! {
         loss = kept.lost() => panic!("{loss}"),
-        () = renewals => {}
+        () = renewed => {}
     }
-    asking.iter().for_each(tokio::task::JoinHandle::abort);
+    asking.abort_all();
     others.rollback().await.unwrap();
 }
 
