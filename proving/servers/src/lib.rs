@@ -17,6 +17,8 @@
 
 #![expect(clippy::missing_errors_doc, reason = "each error is for a person, and says what failed")]
 
+#[cfg(feature = "tls")]
+mod authority;
 mod cluster;
 mod flavor;
 mod launch;
@@ -29,6 +31,8 @@ mod server;
 mod setup;
 mod watched;
 
+#[cfg(feature = "tls")]
+pub use authority::Authority;
 pub use cluster::Cluster;
 pub use flavor::{Flavor, NotFound};
 pub use pooler::Pooler;

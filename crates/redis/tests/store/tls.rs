@@ -2,57 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use leasehold_core::Store;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
-use servers::{Flavor, Server, TlsFiles, Watched};
-use tempfile::TempDir;
+use servers::{Authority, Flavor, Server, TlsFiles, Watched};
 
 use crate::world::{attempt, grant, granted, lasting, passing, store};
-
-/// An authority, in a directory of its own.
-pub(crate) struct Authority {
-    directory: TempDir,
-    issuer: CertifiedIssuer<'static, KeyPair>,
-    pub(crate) pem: PathBuf,
-}
-
-impl Authority {
-    pub(crate) fn new(name: &str) -> Self {
-        let directory = TempDir::new().unwrap();
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let pem = directory.path().join("authority.pem");
-        fs::write(&pem, issuer.pem()).unwrap();
-        Self { directory, issuer, pem }
-    }
-
-    /// A file in its directory.
-    fn file(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    pub(crate) fn certify(&self, host: &str) -> TlsFiles {
-        self.certify_as("server", host, false)
-    }
-
-    fn certify_as(&self, whose: &str, host: &str, expired: bool) -> TlsFiles {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new([host.to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, host);
-        if expired {
-            params.not_after = date_time_ymd(2020, 1, 1);
-        }
-        let files = TlsFiles::new(self.file(format!("{whose}.pem")), self.file(format!("{whose}.key")));
-        fs::write(&files.certificate, params.signed_by(&key, &self.issuer).unwrap().pem()).unwrap();
-        fs::write(&files.key, key.serialize_pem()).unwrap();
-        fs::set_permissions(&files.key, fs::Permissions::from_mode(0o600)).unwrap();
-        files
-    }
-}
 
 fn url(server: &Server, host: &str, authority: &Authority) -> String {
     format!("rediss://{host}:{}?ca={}", server.port(), authority.pem.display())
@@ -77,9 +32,9 @@ async fn the_right_authority_is_trusted_and_another_is_not() {
     let system = store(&server.url()).open().await;
     lasting(system, &["authority"]);
     lasting(store(&url(&server, "localhost", &authority)).open().await, &["certificate", "localhost"]);
-    let nowhere = format!("{}?ca={}", server.url(), authority.file("none.pem").display());
+    let nowhere = format!("{}?ca={}", server.url(), authority.pem.with_file_name("none.pem").display());
     lasting(store(&nowhere).open().await, &["none.pem"]);
-    let empty = authority.file("empty.pem");
+    let empty = authority.pem.with_file_name("empty.pem");
     fs::write(&empty, "").unwrap();
     lasting(store(&format!("{}?ca={}", server.url(), empty.display())).open().await, &["no certificate"]);
     // Without TLS the server only closes the connection, which may have any cause.
@@ -89,7 +44,7 @@ async fn the_right_authority_is_trusted_and_another_is_not() {
 #[tokio::test]
 async fn an_expired_certificate_is_refused_by_name() {
     let authority = Authority::new("right");
-    let files = authority.certify_as("server", "127.0.0.1", true);
+    let files = authority.certify_expired("127.0.0.1");
     let server = Server::setup(Flavor::Redis70).tls(files).start();
     lasting(store(&url(&server, "127.0.0.1", &authority)).open().await, &["certificate", "expired"]);
 }
@@ -117,7 +72,7 @@ async fn a_server_that_asks_for_a_certificate_is_shown_one() {
     let other = Authority::new("other");
     let files = authority.certify("127.0.0.1").client_authority(&authority.pem);
     let server = Server::setup(Flavor::Redis70).tls(files).start();
-    let client = authority.certify_as("client", "web-3", false);
+    let client = authority.certify("web-3");
     let url = url(&server, "127.0.0.1", &authority);
 
     for protocol in ["resp2", "resp3"] {
@@ -130,10 +85,10 @@ async fn a_server_that_asks_for_a_certificate_is_shown_one() {
 
         let nobody = store(&format!("{url}{query}")).open().await;
         lasting(nobody, &["client certificate", "cert=FILE"]);
-        let stranger = other.certify_as("stranger", "web-3", false);
+        let stranger = other.certify("web-3");
         let stranger = store(&format!("{url}{}{query}", showing(&stranger))).open().await;
         lasting(stranger, &["client certificate", "authority"]);
-        let expired = authority.certify_as("expired", "web-3", true);
+        let expired = authority.certify_expired("expired");
         let expired = store(&format!("{url}{}{query}", showing(&expired))).open().await;
         lasting(expired, &["client certificate", "expired"]);
     }
@@ -154,21 +109,22 @@ N9mXn2sLOMUmCAiv5EECIATUQWBTsU2tFAOiPB6mPBSoa0b/bKvD3tBIj5IqKwMJ
 #[tokio::test]
 async fn a_client_certificate_that_cannot_be_used_is_named_before_anything_is_sent() {
     let authority = Authority::new("right");
-    let one = authority.certify_as("one", "web-3", false);
-    let other = authority.certify_as("other", "web-3", false);
+    let one = authority.certify("one");
+    let other = authority.certify("other");
     let url = format!("rediss://127.0.0.1:1?ca={}", authority.pem.display());
     let with = |certificate: &Path, key: &Path| {
         store(&format!("{url}&cert={}&key={}", certificate.display(), key.display()))
     };
-    lasting(with(&authority.file("none"), &one.key).open().await, &["cert=", "none"]);
+    lasting(with(&authority.pem.with_file_name("none"), &one.key).open().await, &["cert=", "none"]);
     lasting(with(&one.key, &one.key).open().await, &["cert=", "no certificate"]);
     lasting(with(&one.certificate, &one.certificate).open().await, &["key=", "others can read", "chmod 600"]);
     fs::set_permissions(&one.certificate, fs::Permissions::from_mode(0o600)).unwrap();
     lasting(with(&one.certificate, &one.certificate).open().await, &["key=", "no private key"]);
     lasting(with(&one.certificate, &other.key).open().await, &["key=", "does not belong"]);
     // Regression: the key was blamed.
-    fs::write(authority.file("old"), OF_VERSION_1).unwrap();
-    lasting(with(&authority.file("old"), &one.key).open().await, &["cert=", "version 1", "-extfile"]);
+    let old = authority.pem.with_file_name("old");
+    fs::write(&old, OF_VERSION_1).unwrap();
+    lasting(with(&old, &one.key).open().await, &["cert=", "version 1", "-extfile"]);
     fs::set_permissions(&one.key, fs::Permissions::from_mode(0o644)).unwrap();
     lasting(with(&one.certificate, &one.key).open().await, &["key=", "others can read", "chmod 600"]);
 }
@@ -177,7 +133,7 @@ async fn a_client_certificate_that_cannot_be_used_is_named_before_anything_is_se
 async fn sentinels_and_their_servers_are_both_spoken_to_by_tls_alone() {
     let authority = Authority::new("right");
     let files = authority.certify("127.0.0.1").client_authority(&authority.pem);
-    let client = authority.certify_as("client", "web-3", false);
+    let client = authority.certify("web-3");
     let setup = || Server::setup(Flavor::Redis70).tls(files.clone());
     let watched = Watched::with(setup(), setup());
     let ca = |pem: &Path| format!("{}?ca={}", watched.url(), pem.display());

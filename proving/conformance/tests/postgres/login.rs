@@ -2,12 +2,10 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold::Locks;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
-use servers::Postgres;
+use servers::{Authority, Postgres, TlsFiles};
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 use tokio_postgres::Client;
@@ -93,51 +91,17 @@ async fn a_unix_socket_is_named_by_its_directory() {
     is_refused(&nowhere, &["cannot reach the server"]).await;
 }
 
-/// Regression: it counted as a connection that broke, so a command without `--wait` waited for ever.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_tls_is_refused_at_once_and_the_error_says_what_to_do() {
-    let server = server(&[]).await;
-    let url = format!("{}?sslmode=require", server.url());
-    let Err(error) = Locks::connect(&url).await else { panic!("connected") };
-    let said = error.to_string();
-    assert!(said.contains("turn on ssl") && !said.contains("no answer"), "{said}");
-}
-
-struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-    pem: PathBuf,
-}
-
-impl Authority {
-    fn new(directory: &Path, name: &str) -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let pem = directory.join(format!("{name}.pem"));
-        fs::write(&pem, issuer.pem()).unwrap();
-        Self { issuer, pem }
-    }
-
-    /// A certificate for a host or a user, and its key.
-    fn certify(&self, name: &str, expired: bool) -> [String; 2] {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        if expired {
-            params.not_after = date_time_ymd(2020, 1, 1);
-        }
-        [params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem()]
-    }
+async fn put_certificate(db: &Client, files: &TlsFiles) {
+    put(db, "server.crt", &fs::read_to_string(&files.certificate).unwrap()).await;
+    put(db, "server.key", &fs::read_to_string(&files.key).unwrap()).await;
 }
 
 /// A server of the oldest version that is built with TLS, which not every build is.
-async fn encrypted(authority: &Authority, [certificate, key]: &[String; 2]) -> (Postgres, Client) {
+async fn encrypted(authority: &Authority) -> (Postgres, Client) {
     for programs in Postgres::all_programs().into_values() {
         let server = block_in_place(|| Postgres::of(&programs, &[]));
         let db = db(&server).await;
-        put(&db, "server.crt", certificate).await;
-        put(&db, "server.key", key).await;
+        put_certificate(&db, &authority.certify("127.0.0.1")).await;
         put(&db, "root.crt", &fs::read_to_string(&authority.pem).unwrap()).await;
         if db.batch_execute("ALTER SYSTEM SET ssl = on").await.is_ok() {
             db.batch_execute("ALTER SYSTEM SET ssl_ca_file = 'root.crt'").await.unwrap();
@@ -152,9 +116,8 @@ async fn encrypted(authority: &Authority, [certificate, key]: &[String; 2]) -> (
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_trusts_the_right_authority_for_the_right_host_and_nobody_else() {
-    let directory = TempDir::new().unwrap();
-    let [right, other] = ["right", "other"].map(|name| Authority::new(directory.path(), name));
-    let (server, db) = encrypted(&right, &right.certify("127.0.0.1", false)).await;
+    let [right, other] = ["right", "other"].map(Authority::new);
+    let (server, db) = encrypted(&right).await;
     let web = server.url().replace("postgres@", "web:s3cret@");
     let trusting =
         |authority: &Authority| format!("{web}?sslmode=verify-full&sslrootcert={}", authority.pem.display());
@@ -167,38 +130,36 @@ async fn tls_trusts_the_right_authority_for_the_right_host_and_nobody_else() {
     is_refused(&format!("{web}?sslmode=verify-full"), &["authority"]).await;
     is_refused(&web, &["no encryption"]).await;
 
-    let [certificate, key] = right.certify("127.0.0.1", true);
-    put(&db, "server.crt", &certificate).await;
-    put(&db, "server.key", &key).await;
+    put_certificate(&db, &right.certify_expired("127.0.0.1")).await;
     db.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     until("the new certificate", async || connect(&trusting(&right)).await.is_err()).await;
     is_refused(&trusting(&right), &["certificate", "expired"]).await;
 }
 
+/// Regression: it counted as a connection that broke, so a command without `--wait` waited for ever.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_tls_is_not_spoken_to_plainly() {
-    let directory = TempDir::new().unwrap();
-    let authority = Authority::new(directory.path(), "right");
+async fn a_server_without_tls_is_refused_at_once_and_the_error_says_what_to_do() {
+    let authority = Authority::new("right");
     let server = server(&[]).await;
-    let url = format!("{}?sslmode=verify-full&sslrootcert={}", server.url(), authority.pem.display());
-    is_refused(&url, &["TLS"]).await;
+    let verified = format!("verify-full&sslrootcert={}", authority.pem.display());
+    for mode in ["require", &verified] {
+        let url = format!("{}?sslmode={mode}", server.url());
+        let Err(error) = Locks::connect(&url).await else { panic!("connected") };
+        let said = error.to_string();
+        assert!(said.contains("turn on ssl") && !said.contains("no answer"), "{said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_demands_a_certificate_is_shown_one() {
-    let directory = TempDir::new().unwrap();
-    let [right, other] = ["right", "other"].map(|name| Authority::new(directory.path(), name));
-    let (server, db) = encrypted(&right, &right.certify("127.0.0.1", false)).await;
+    let [right, other] = ["right", "other"].map(Authority::new);
+    let (server, db) = encrypted(&right).await;
     admits(&db, "hostssl all web 127.0.0.1/32 cert").await;
     let plain = format!("{}?sslmode=verify-full&sslrootcert={}", server.url(), right.pem.display());
     let plain = plain.replace("postgres@", "web@");
     let shows = |authority: &Authority, name: &str| {
-        let [certificate, key] = authority.certify(name, false);
-        let file = |ending: &str| directory.path().join(format!("{name}.{ending}"));
-        fs::write(file("crt"), certificate).unwrap();
-        fs::write(file("key"), key).unwrap();
-        fs::set_permissions(file("key"), Permissions::from_mode(0o600)).unwrap();
-        format!("{plain}&sslcert={}&sslkey={}", file("crt").display(), file("key").display())
+        let TlsFiles { certificate, key, .. } = authority.certify(name);
+        format!("{plain}&sslcert={}&sslkey={}", certificate.display(), key.display())
     };
     until("a certificate is demanded", async || connect(&shows(&right, "web")).await.is_ok()).await;
     works(&shows(&right, "web")).await;

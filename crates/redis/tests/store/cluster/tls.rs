@@ -4,9 +4,8 @@ use std::path::Path;
 
 use leasehold_core::{Fault, HoldAnswer, Store, WaitMode};
 use leasehold_redis::ClusterStore;
-use servers::{Cluster, Flavor, Reply, TlsFiles};
+use servers::{Authority, Cluster, Flavor, Reply, TlsFiles};
 
-use crate::tls::Authority;
 use crate::world::{attempt, cluster_store, granted, lasting};
 
 /// All nodes show the same certificate. Debian's build of 7.0 is the only one here that has TLS.
