@@ -44,34 +44,28 @@ impl Client {
         not_after: Stamp,
         route: &mut Route,
     ) -> Result<bool, Fault> {
-        let refused_for = RefusedFor::of(answer, attempt);
-        if !matches!(refused_for, Some(RefusedFor::Itself | RefusedFor::AShare)) {
-            return Ok(false);
-        }
+        let Some(refused_for) = RefusedFor::of(answer, attempt) else { return Ok(false) };
         let reading = self.read_clock(route, self.runtime.now()).await?;
-        Ok(refused_for == Some(RefusedFor::Itself) || reading.server > not_after)
+        Ok(refused_for == RefusedFor::Itself || reading.server > not_after)
     }
 }
 
-/// Who holds a key whose transfer was refused.
+/// Who holds a key whose transfer was refused, if that may be because it came too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RefusedFor {
     /// The attempt itself: only a transfer that came too late is refused for it.
     Itself,
     /// One of several that share the key; the attempt may be another one.
     AShare,
-    /// Somebody else, or nobody.
-    Others,
 }
 
 impl RefusedFor {
     fn of(answer: &HoldAnswer, attempt: &Attempt) -> Option<Self> {
-        let HoldAnswer::NotHeld { held_by, .. } = answer else { return None };
-        Some(match held_by {
-            Some(held_by) if held_by.owner.holder() == Some(attempt.holder) => Self::Itself,
-            Some(held_by) if held_by.mode != Mode::Exclusive => Self::AShare,
-            _ => Self::Others,
-        })
+        let HoldAnswer::NotHeld { held_by: Some(held_by), .. } = answer else { return None };
+        if held_by.owner.holder() == Some(attempt.holder) {
+            return Some(Self::Itself);
+        }
+        (held_by.mode != Mode::Exclusive).then_some(Self::AShare)
     }
 }
 
@@ -95,8 +89,8 @@ mod tests {
         assert_eq!(refused_for(by(1, Mode::Exclusive)), Some(RefusedFor::Itself));
         assert_eq!(refused_for(by(1, Mode::Shared)), Some(RefusedFor::Itself));
         assert_eq!(refused_for(by(2, Mode::Shared)), Some(RefusedFor::AShare));
-        assert_eq!(refused_for(by(2, Mode::Exclusive)), Some(RefusedFor::Others));
-        assert_eq!(refused_for(free), Some(RefusedFor::Others));
-        assert_eq!(refused_for(HoldAnswer::Done), None);
+        for other in [by(2, Mode::Exclusive), free, HoldAnswer::Done] {
+            assert_eq!(refused_for(other), None);
+        }
     }
 }
