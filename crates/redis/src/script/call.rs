@@ -120,6 +120,14 @@ impl Call {
         self.command.write_arg_fmt(what);
     }
 
+    /// The same; an empty word if there is none.
+    pub(super) fn show_if_any(&mut self, what: Option<impl Display>) {
+        match what {
+            Some(what) => self.show(what),
+            None => self.push(b""),
+        }
+    }
+
     /// Adds a word that consists of these parts.
     pub(super) fn join<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) {
         let mut word = self.command.writer_for_next_arg();

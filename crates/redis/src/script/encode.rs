@@ -66,7 +66,7 @@ pub(crate) fn grant_call(
     let mut call = by_whom(attempt, [&GRANT, &MEMBER_GRANT], window, asked);
     call.join(wire::tail_parts(attempt.label.as_ref()));
     lengths(attempt, &mut call);
-    limit(not_after, &mut call);
+    call.show_if_any(not_after.map(Stamp::as_micros));
     modes(attempt, &mut call);
     if let Some(wait) = wait {
         waiting(attempt, wait, &mut call);
@@ -84,7 +84,7 @@ pub(crate) fn rejoin_call(
     let mut call = by_whom(attempt, [&REJOIN; 2], window, asked);
     lengths(attempt, &mut call);
     modes(attempt, &mut call);
-    limit(not_after, &mut call);
+    call.show_if_any(not_after.map(Stamp::as_micros));
     call.join(wire::tail_parts(attempt.label.as_ref()));
     propose(attempt, asked, call)
 }
@@ -114,7 +114,7 @@ pub(crate) fn transfer_call(
     lengths(attempt, &mut call);
     call.push(&successor.holder.digit_bytes());
     call.join(wire::tail_parts(successor.label.as_ref()));
-    limit(not_after, &mut call);
+    call.show_if_any(not_after.map(Stamp::as_micros));
     propose(attempt, asked, call)
 }
 
@@ -279,13 +279,6 @@ fn lengths(attempt: &Attempt, call: &mut Call) {
     call.show(LastFence::kept_for(attempt.ttl).as_millis());
 }
 
-fn limit(not_after: Option<Stamp>, call: &mut Call) {
-    match not_after {
-        Some(limit) => call.show(limit.as_micros()),
-        None => call.push(b""),
-    }
-}
-
 /// The mode of each key, in the order of the keys.
 fn modes(attempt: &Attempt, call: &mut Call) {
     let modes: Vec<_> = attempt.claim.wants().iter().map(|want| wire::mode_of(want.mode)).collect();
@@ -301,17 +294,9 @@ fn waiting(attempt: &Attempt, wait: &Wait, call: &mut Call) {
         let nth = attempt.claim.keys().position(|key| key == at)? + 1;
         Some((nth, ticket))
     });
-    match place {
-        Some((nth, ticket)) => {
-            call.show(nth);
-            call.show(ticket.get());
-        }
-        None => [b"", b""].into_iter().for_each(|word| call.push(word)),
-    }
-    match wait.queue_limit {
-        Some(limit) => call.show(limit),
-        None => call.push(b""),
-    }
+    call.show_if_any(place.map(|(nth, _)| nth));
+    call.show_if_any(place.map(|(_, ticket)| ticket.get()));
+    call.show_if_any(wait.queue_limit);
     call.show(WaitQueue::KEPT_FOR.as_millis());
     match wait.nonce {
         Some(nonce) => call.push(&nonce.digit_bytes()),
