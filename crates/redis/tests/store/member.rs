@@ -122,11 +122,8 @@ async fn a_server_that_was_flushed_abstains() {
 async fn a_replica_that_was_promoted_abstains() {
     let (master, replica) = pair(Flavor::Redis82).await;
     voting(&master).await;
-    let begun = Instant::now();
-    while value(&replica, "leasehold:member").is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "the replica has nothing");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let has_it = || value(&replica, "leasehold:member").is_some();
+    until("the replica has it", Duration::from_secs(10), has_it).await;
     let there = store(&replica.url());
     passing(grant(&there, &proposing(&["k"])).await, &["replica"]);
     replica.text(&["REPLICAOF", "NO", "ONE"]);
