@@ -198,7 +198,7 @@ fn fences_are_greater_after(
     let was_alone = spans.iter().any(|span| broken.is_of(span) && span.mode() == Wanted::Alone);
     for span in spans.iter().filter(|span| span.begins() > until && span.fence() <= broken.fence) {
         let alone = was_alone || span.mode() == Wanted::Alone;
-        let came_after = span.asks > until && (alone || !circumstances.readers_share_fences);
+        let came_after = span.asks > until && (alone || !circumstances.is_quorum);
         // Granted before the break, and notified late because it had been broken or forgotten
         // itself.
         let told_late = breaks.may_have_ended(span, &broken.key, span.begins())

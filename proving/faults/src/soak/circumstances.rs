@@ -24,10 +24,9 @@ pub(crate) struct Circumstances {
     pub(crate) stall: Duration,
     /// The longest time for which a key may be free while somebody wants it and the store is up.
     pub(crate) longest_gap: Duration,
-    /// True if concurrent readers may have the same fence.
-    pub(crate) readers_share_fences: bool,
-    /// True if a lease may be shown with a greater fence than its holder has.
-    pub(crate) members_raise_fences: bool,
+    /// True if concurrent readers may have the same fence, and a lease may be shown with a greater
+    /// fence than its holder has.
+    pub(crate) is_quorum: bool,
 }
 
 /// The difference between clocks of one machine, and their rounding.

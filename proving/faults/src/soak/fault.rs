@@ -94,10 +94,3 @@ pub(crate) struct Fault {
     /// When it was over.
     pub(crate) until: u64,
 }
-
-impl Fault {
-    /// A process with a store in its memory was killed.
-    pub(crate) const fn of_memory(at: u64) -> Self {
-        Self { kind: Kind::RestartedEmpty, from: at, until: at }
-    }
-}

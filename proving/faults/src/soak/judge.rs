@@ -73,7 +73,7 @@ impl Circumstances {
             }
         }
         let mut breaks = Breaks::of(history);
-        if self.members_raise_fences {
+        if self.is_quorum {
             breaks = breaks.at_members(&by_key);
         }
         for (key, spans) in &by_key {
@@ -165,7 +165,7 @@ impl Circumstances {
                     raise(&mut highest_alone, before);
                 }
             }
-            let reads_along = self.readers_share_fences && span.mode() == Wanted::Read;
+            let reads_along = self.is_quorum && span.mode() == Wanted::Read;
             if let Some(before) = if reads_along { highest_alone } else { highest }
                 && span.fence() <= before.fence()
             {

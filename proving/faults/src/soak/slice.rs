@@ -112,9 +112,8 @@ pub(crate) fn run(
     let mut circumstances = circumstances(&test_bed, &faults, bound, &pulse);
     if matches!(test_bed.place, StoreUnderTest::Memory) {
         // A store in memory is lost with its process.
-        circumstances
-            .forgotten_somewhere
-            .extend(parsed_history.killed.iter().map(|fault| Fault::of_memory(fault.at)));
+        let lost = |at| Fault { kind: Kind::RestartedEmpty, from: at, until: at };
+        circumstances.forgotten_somewhere.extend(parsed_history.killed.iter().map(|fault| lost(fault.at)));
     }
     let mut verdict = circumstances.judge(&entries, &parsed_history);
     verdict.violations.splice(0..0, failures);
@@ -215,8 +214,7 @@ fn circumstances(
         told_within: TTL / 3 + slack_of(pulse.longest_stall()),
         stall: 2 * pulse.longest_stall(),
         longest_gap,
-        readers_share_fences: test_bed.is_quorum(),
-        members_raise_fences: test_bed.is_quorum(),
+        is_quorum: test_bed.is_quorum(),
     }
 }
 

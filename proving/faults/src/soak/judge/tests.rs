@@ -185,9 +185,8 @@ fn readers_of_a_quorum_may_share_a_fence_and_a_writer_none() {
     let lines = |mode: &str| {
         let asks = format!("15 2 1 asks {mode} a");
         let lines = ["1 1 1 asks read a", "10 1 1 granted 9 40", &asks, "50 2 1 granted 9 2000"];
-        let mut circumstances = circumstances(&NONE);
-        circumstances.readers_share_fences = true;
-        judged(&circumstances, &lines).violations.len()
+        let in_a_quorum = Circumstances { is_quorum: true, ..circumstances(&NONE) };
+        judged(&in_a_quorum, &lines).violations.len()
     };
     assert_eq!(lines("read"), 0);
     assert_ne!(lines("alone"), 0);

@@ -88,7 +88,7 @@ fn a_lease_in_a_quorum_may_be_broken_by_a_greater_fence_than_its_holder_has() {
             "50 1 1 lost broken",
         ]
     };
-    let in_a_quorum = Circumstances { members_raise_fences: true, ..circumstances(&NONE) };
+    let in_a_quorum = Circumstances { is_quorum: true, ..circumstances(&NONE) };
     assert_eq!(judged(&in_a_quorum, &lines("30 3 1 breaks 9 1 a")).violations, [""; 0]);
     for (circumstances, named) in
         [(&in_a_quorum, "30 3 1 breaks 6 1 a"), (&circumstances(&NONE), "30 3 1 breaks 9 1 a")]
