@@ -68,8 +68,7 @@ async fn a_lock_that_is_handed_over_on_a_cluster_is_asked_for_once_more() {
     passing(there.grant(&next, wait).await, &["0 of 1 replicas"]);
     replica.cont();
     linked(owner, replica).await;
-    let asks = async { while !matches!(there.grant(&next, wait).await, Ok(GrantAnswer::Granted { .. })) {} };
-    tokio::time::timeout(Duration::from_secs(5), asks).await.expect("confirmed");
+    granted(Ok(until_answered(Duration::from_secs(5), || there.grant(&next, wait)).await));
     there.release(&next).await.unwrap();
 }
 
