@@ -253,10 +253,11 @@ mod tests {
     /// A connection of the program may return a refusal as an error.
     #[test]
     fn a_connection_is_given_up_if_it_fails_or_if_the_wrong_server_refuses() {
-        let refused = |code| has_failed(&redis::make_extension_error(code, None));
-        assert!(refused("READONLY".into()) && !refused("NOPERM".into()));
-        assert!(has_failed(&io::Error::from(io::ErrorKind::ConnectionReset).into()));
-        let answered = |code| is_astray(&Value::ServerError(refusal(code, String::new())));
-        assert!(answered("READONLY") && !answered("NOPERM"));
+        let refused = |code| of_error(&redis::make_extension_error(code, None));
+        assert_eq!([refused("READONLY".into()), refused("NOPERM".into())], [Some(Failure::Astray), None]);
+        let broken = io::Error::from(io::ErrorKind::ConnectionReset).into();
+        assert_eq!(of_error(&broken), Some(Failure::Lost));
+        let answered = |code| of_answers(&[Value::ServerError(refusal(code, String::new()))]);
+        assert_eq!([answered("READONLY"), answered("NOPERM")], [Some(Failure::Astray), None]);
     }
 }
