@@ -19,7 +19,7 @@ use servers::{Flavor, Server};
 
 use crate::subject::{Subject, plain};
 
-const ALL: [fn(&mut Subject); 55] = [
+const ALL: [fn(&mut Subject); 56] = [
     a_fence_that_is_no_number_is_an_error,
     a_raised_fence_is_the_proposed_one_or_above_the_last,
     an_agreed_fence_ahead_of_the_clock_is_remembered_for_longer,
