@@ -263,9 +263,15 @@ impl Acquire {
         self.state = self.rest_while_silent(now, Some(fault));
     }
 
-    /// Handles a wake-up of the attempt.
+    /// Handles a wake-up of the attempt. Only a grant shortens the pause after a fault: a request that
+    /// breaks its connection each time wakes everybody each time, itself included.
     pub fn handle_wake(&mut self, now: Instant, wake: Wake) {
-        if !matches!(self.state, State::Resting { .. } | State::Queued) {
+        let is_expected = match self.state {
+            State::Resting { .. } => wake != Wake::AskAgain || !self.fails(),
+            State::Queued => true,
+            _ => false,
+        };
+        if !is_expected {
             return;
         }
         self.rests = 0;

@@ -208,6 +208,24 @@ fn a_wake_up_ends_the_rest_but_not_an_ask_under_way() {
     rests(&mut machine, soon);
 }
 
+/// Regression: the end of a connection wakes all who ask, also the one whose request ends it each time.
+/// So if others were served in between, it was repeated as fast as connections could be made.
+#[test]
+fn the_pause_after_a_fault_is_ended_by_a_grant_and_by_no_other_wake_up() {
+    let mut machine = acquire(None);
+    fail(&mut machine, START, passing());
+    let until = rests(&mut machine, START);
+    machine.handle_wake(START, Wake::AskAgain);
+    assert_eq!(rests(&mut machine, START), until);
+    let mut granted = machine.clone();
+    granted.handle_wake(START, handed(START));
+    assert!(matches!(granted.next(START), Step::Done(Ok(_))));
+    // The next answer ends this.
+    ask(&mut machine, until, busy(60 * SECOND));
+    machine.handle_wake(until, Wake::AskAgain);
+    assert_eq!(machine.next(until), Step::Ask);
+}
+
 fn queued(before: u64) -> GrantAnswer {
     let place = QueuePosition { ticket: Ticket::new(1), before, stood: false };
     GrantAnswer::Busy { held_by: held_for(SECOND), place: Some(place) }

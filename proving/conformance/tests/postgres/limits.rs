@@ -133,15 +133,44 @@ async fn a_table_that_was_dropped_is_named_and_init_does_not_say_that_it_is_ther
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_ends_its_connection_each_time_is_repeated_with_growing_pauses() {
     let (server, db) = served().await;
-    let ends = "CREATE SEQUENCE tries; CREATE FUNCTION ends() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        PERFORM nextval('tries'), pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;
-        CREATE TRIGGER ends BEFORE INSERT ON leasehold.lease FOR EACH ROW WHEN (NEW.key = 'bad') EXECUTE FUNCTION ends()";
-    db.batch_execute(ends).await.unwrap();
+    db.batch_execute(ENDS_ITS_CONNECTION).await.unwrap();
     let locks = process(&server.url(), 5 * SECOND).await;
     locks.mutex("bad").lock().within(4 * SECOND).await.unwrap_err();
     let tries: i64 = db.query_one("SELECT last_value FROM tries", &[]).await.unwrap().get(0);
     assert!((2..20).contains(&tries), "{tries} tries in four seconds");
 }
+
+/// Regression: the end of a connection that had served nothing woke nobody, but once another request
+/// was served on each, such a request was tried a hundred times in four seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_ends_its_connection_keeps_its_pauses_while_others_are_served() {
+    let (server, db) = served().await;
+    db.batch_execute(ENDS_ITS_CONNECTION).await.unwrap();
+    let locks = process(&server.url(), 5 * SECOND).await;
+    let _kept = take(&process(&server.url(), 60 * SECOND).await, "kept").await;
+    let _waits = tokio::spawn(request(&locks, "kept"));
+    until_found("a process that listens waits", &db, "SELECT FROM leasehold.waiter WHERE channel > 0").await;
+    let bad = tokio::spawn(locks.mutex("bad").lock().within(4 * SECOND));
+    let others = (0..8).map(|nth| {
+        let locks = locks.clone();
+        tokio::spawn(async move {
+            loop {
+                // It may be in the same batch.
+                let _ = locks.mutex(format!("other:{nth}")).try_lock().await;
+            }
+        })
+    });
+    let others: Vec<_> = others.collect();
+    bad.await.unwrap().unwrap_err();
+    others.iter().for_each(tokio::task::JoinHandle::abort);
+    let tries: i64 = db.query_one("SELECT last_value FROM tries", &[]).await.unwrap().get(0);
+    assert!((2..20).contains(&tries), "{tries} tries in four seconds");
+}
+
+/// Ends the connection of each request for `bad`, and counts them.
+const ENDS_ITS_CONNECTION: &str = "CREATE SEQUENCE tries; CREATE FUNCTION ends() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM nextval('tries'), pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;
+        CREATE TRIGGER ends BEFORE INSERT ON leasehold.lease FOR EACH ROW WHEN (NEW.key = 'bad') EXECUTE FUNCTION ends()";
 
 /// A checked transaction that stays open past the lease blocks others from that key alone.
 #[tokio::test(flavor = "multi_thread")]
