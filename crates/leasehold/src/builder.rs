@@ -49,7 +49,9 @@ impl LocksBuilder {
         self
     }
 
-    /// Sets whether leases are renewed; [`Renewal::Automatic`] by default.
+    /// Sets whether leases are renewed; [`Renewal::Automatic`] by default. Jobs and elections are
+    /// always renewed, whatever is set here: a job has a limit of its own,
+    /// [`Once::at_most`](crate::Once::at_most).
     pub const fn renewal(mut self, renewal: Renewal) -> Self {
         self.defaults.renewal = renewal;
         self
