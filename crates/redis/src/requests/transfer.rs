@@ -50,7 +50,7 @@ impl Client {
     }
 }
 
-/// Who holds a key whose transfer was refused, if that may be because it came too late.
+/// Who holds the key of a refused transfer, where the transfer may have been refused for being late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RefusedFor {
     /// The attempt itself: only a transfer that came too late is refused for it.

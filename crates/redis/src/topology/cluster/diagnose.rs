@@ -27,7 +27,7 @@ impl Cluster {
         brought.findings.push(Finding::note("cluster", &at, format_args!("{count} masters serve slots")));
         if unserved > 0 {
             let what = format!("{unserved} of {SLOTS} slots have no master");
-            let why = "nobody takes or renews a lock in these slots; and in no slot, unless cluster-require-full-coverage is no";
+            let why = "no lock in these slots is granted or renewed; nor in any other slot, if cluster-require-full-coverage is yes";
             brought.findings.push(
                 Finding::new(Severity::Unsafe, "cluster", &at, what, why)
                     .advice("give them to a master: redis-cli --cluster fix HOST:PORT"),
