@@ -22,7 +22,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::QuorumStore;
 use super::diagnosing;
-use super::looking::{MANY_KEYS_LIMIT, all_say, asked, held_by_a_majority};
+use super::looking::{MANY_KEYS_LIMIT, agreed_fence, all_say, asked, held_by_a_majority};
 use super::state::QuorumState;
 
 impl AdminStore for QuorumStore {
@@ -40,7 +40,8 @@ impl AdminStore for QuorumStore {
     ///
     /// After an earlier try that broke the lease at some members, too few may show it while another
     /// one is down, although a majority can still renew it. So the votes decide, and not the
-    /// look-up.
+    /// look-up. But a fence that a member shows beside the agreed one names nothing: it may have been
+    /// the fence of an earlier lease elsewhere.
     fn break_lease<'a>(
         &'a self,
         key: &'a Key,
@@ -58,7 +59,11 @@ impl AdminStore for QuorumStore {
             let is_named = |held: &HolderInfo| held.fence == Some(fence);
             let held = match holders.iter().position(is_named) {
                 Some(named) => Some(holders.swap_remove(named)),
-                None => states.into_iter().flat_map(|state| state.holders).find(is_named),
+                None => {
+                    let all: Vec<_> = states.iter().flat_map(|state| &state.holders).collect();
+                    let is_open = |held| agreed_fence(&all, held, quorum.majority()).is_none();
+                    all.iter().find(|held| is_named(held) && is_open(held)).map(|held| (*held).clone())
+                }
             };
             let (tell, mut heard) = unbounded_channel();
             let mut ballot = Ballot::new(quorum.members.len());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Ballot, Fault, HoldAnswer, HolderInfo, InspectStore, Key, KeyState, Mode, Notices, Owner, ScanPage,
-    ScanPosition, Store, StoreFuture, Vote,
+    Ballot, Fault, Fence, HoldAnswer, HolderInfo, InspectStore, Key, KeyState, Mode, Notices, Owner,
+    ScanPage, ScanPosition, Store, StoreFuture, Vote,
 };
 
 use super::QuorumStore;
@@ -215,11 +215,8 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize, silent: u
         });
         let mut held = (*one).clone();
         held.remaining = same[majority.min(same.len()) - 1].remaining;
-        // The fence that a majority shows is the agreed one: a slow member may have answered a
-        // greater fence since.
-        let shown = |fence| same.iter().filter(|holding| holding.fence == fence).count();
-        let agreed = same.iter().map(|holding| holding.fence).find(|fence| shown(*fence) >= majority);
-        held.fence = agreed.unwrap_or_else(|| same.iter().filter_map(|holding| holding.fence).max());
+        held.fence =
+            agreed_fence(&all, one, majority).or_else(|| same.iter().filter_map(|one| one.fence).max());
         seen.push((same.len(), held));
     }
     let most = seen.iter().max_by_key(|(count, held)| (*count, held.fence)).cloned();
@@ -229,6 +226,14 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize, silent: u
     let mut seen: Vec<_> = seen.into_iter().map(|(_, held)| held).collect();
     seen.sort_by_key(|held| held.fence);
     seen
+}
+
+/// The fence that a majority shows for the holder of `one`. Other members may have answered another
+/// fence, and still show it: a slow one a greater, one that was not needed for the majority a smaller.
+pub(super) fn agreed_fence(all: &[&HolderInfo], one: &HolderInfo, majority: usize) -> Option<Fence> {
+    let fences =
+        || all.iter().filter(|other| one.owner.is_same(&other.owner)).filter_map(|other| other.fence);
+    fences().find(|fence| fences().filter(|other| other == fence).count() >= majority)
 }
 
 #[cfg(test)]
