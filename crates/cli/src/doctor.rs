@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
 use clap::Args;
-use leasehold::{Finding, InspectError, Key, KeyState, Locks, Owner, Remedy, Severity};
+use leasehold::{Fault, Finding, InspectError, Key, KeyState, Locks, Owner, Remedy, Severity};
 use serde::Serialize;
 
 use crate::args::PlaceArgs;
@@ -67,6 +67,9 @@ and ACL SAVE write them to its configuration.
 Example: is this server safe for locks, and may this user lock the application's keys?
   leasehold doctor --store redis://app@10.0.0.5 --key app:invoices";
 
+/// The subject of the findings about the key of `--key`.
+const KEY: &str = "key";
+
 pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
     let naming = naming(args.place.naming)?;
     let key =
@@ -76,7 +79,9 @@ pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
     let mut findings = locks.diagnose().await;
     // A user who may use a file may use all of it, and the file must not be created.
     if let Some(key) = key.filter(|_| !place.store.is_a_file()) {
-        findings.push(try_key(&locks, &key).await);
+        // The check of push names the channels of a tenant.
+        let all_channels = !place.store.reveal().any(|url| url.contains("channels="));
+        findings.extend(try_key(&locks, &key, if all_channels { " &leasehold:*" } else { "" }).await);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     }
     in_one_go(&mut findings);
@@ -95,8 +100,7 @@ pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
 
 /// Checks whether this user can lock this key. On a server, inspecting a lock needs the same keys
 /// as acquiring it, and permission to write them.
-async fn try_key(locks: &Locks, key: &Key) -> Finding {
-    const ABOUT: &str = "key";
+async fn try_key(locks: &Locks, key: &Key, channels: &str) -> Vec<Finding> {
     let at = Arc::from(locks.store());
     let looked = async {
         let state = locks.inspect(key.as_bytes()).await?;
@@ -104,45 +108,52 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
         locks.last_break(key.as_bytes()).await?;
         Ok(state)
     };
-    let error = match looked.await {
+    vec![match looked.await {
         Ok(KeyState { damage: Some(damage), .. }) => {
             let why = "its holders and waiters, or some of them, cannot be read";
-            return Finding::new(Severity::Unsafe, ABOUT, &at, format!("{key}: {damage}"), why);
+            Finding::new(Severity::Unsafe, KEY, &at, format!("{key}: {damage}"), why)
         }
         Ok(state) if state.holders.iter().any(|holding| holding.owner == Owner::NotALock) => {
             let what = format!("{key} holds something that is not a lock");
-            let finding = Finding::new(Severity::Unsafe, ABOUT, &at, what, "nobody can lock it");
-            return finding.advice("name another key, or delete what is there");
+            let finding = Finding::new(Severity::Unsafe, KEY, &at, what, "nobody can lock it");
+            finding.advice("name another key, or delete what is there")
         }
         Ok(_) => {
             let what = format!("{key} can be locked, with all the server's keys that belong to it");
-            return Finding::note(ABOUT, &at, what);
+            Finding::note(KEY, &at, what)
         }
-        Err(InspectError::Store(fault)) => fault,
-        Err(error) => return Finding::new(Severity::Unsafe, ABOUT, &at, error, "it cannot be locked"),
-    };
+        Err(InspectError::Store(Fault { quorum_report: Some(votes), .. })) => {
+            return votes.faults().map(|fault| untried(key, fault, 'f', channels)).collect();
+        }
+        Err(InspectError::Store(fault)) => untried(key, &fault, 'c', channels),
+        Err(error) => Finding::new(Severity::Unsafe, KEY, &at, error, "it cannot be locked"),
+    }]
+}
+
+/// The finding that this store refused to show the key, or did not answer. Its fences are in keys of
+/// this letter.
+fn untried(key: &Key, fault: &Fault, fences: char, channels: &str) -> Finding {
     let user =
-        error.reason.split_once(" may not ").map(|(who, _)| who.rsplit(' ').next().unwrap_or_default());
+        fault.reason.split_once(" may not ").map(|(who, _)| who.rsplit(' ').next().unwrap_or_default());
     let name = key.to_string();
     // The last fence of all keys with the same beginning, up to the first colon.
     let beginning = name.split_once(':').map_or_else(String::new, |(beginning, _)| pattern(beginning) + ":");
     let text = pattern(&name);
-    let patterns = format!("~{text} ~leasehold:*}}{text} ~leasehold:c{{*}}{beginning}");
-    let rules = user.map(|user| format!("ACL SETUSER {user} {patterns} &leasehold:*"));
-    let (severity, what, why) = if error.reason.contains(" may not use a key: ") {
-        let what = format!("{key}: {}", error.reason);
+    let patterns = format!("~{text} ~leasehold:*}}{text} ~leasehold:{fences}{{*}}{beginning}{channels}");
+    let (severity, what, why) = if fault.reason.contains(" may not use a key: ") {
+        let what = format!("{key}: {}", fault.reason);
         (Severity::Unsafe, what, "locks of this name cannot be acquired, renewed or released")
     } else {
-        let what = format!("{key} could not be tried: {}", error.reason);
+        let what = format!("{key} could not be tried: {}", fault.reason);
         (Severity::Unknown, what, "it is unknown if it can be locked")
     };
-    let mut finding = Finding::new(severity, ABOUT, &at, what, why);
+    let finding = Finding::new(severity, KEY, &fault.store, what, why);
     // A missing permission that has nothing to do with a key hides whether the user may use the
     // key.
-    if let Some(rules) = rules {
-        finding = finding.at_server(rules);
+    match user {
+        Some(user) => finding.at_server(format_args!("ACL SETUSER {user} {patterns}")),
+        None => finding,
     }
-    finding
 }
 
 /// A key as a pattern in an ACL rule, with special characters escaped.

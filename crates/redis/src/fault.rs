@@ -351,7 +351,8 @@ impl ServerMessage {
             }
             None if self.has("key") => {
                 format!(
-                    "{user} may not use a key: allow it both ~PREFIX* and ~leasehold:*}}PREFIX*; for keys without a colon also ~leasehold:c{{*}}"
+                    "{user} may not use a key: allow it both ~PREFIX* and ~leasehold:*}}PREFIX*; for keys without a colon also ~leasehold:c{{*}}, or \
+                     in a quorum ~leasehold:f{{*}}"
                 )
             }
             None => format!(

@@ -131,6 +131,37 @@ fn one_pasted_line_lets_a_user_do_all_that_a_lock_on_a_key_needs() {
     assert!(!file.path("leases.db").exists());
 }
 
+/// Regression: in a quorum, a key that no member allows was "unknown: no majority of its stores
+/// agreed", without a member's reason or a remedy. The line for a single server would not have helped:
+/// a member keeps its fences under other keys. With `channels=` in the URL it also allowed the channels
+/// of all tenants.
+#[test]
+fn a_key_that_the_members_of_a_quorum_do_not_allow_is_unsafe_and_one_line_at_each_allows_it() {
+    let servers = [(); 3].map(|()| Server::setup(Flavor::Redis82).arg("appendonly", "yes").start());
+    let url =
+        |server: &Server| format!("redis://app@127.0.0.1:{}?quarantine=no&channels=app:", server.port());
+    let site = Site::on(&servers.each_ref().map(url).join(" "));
+    for server in &servers {
+        let rules = "ACL SETUSER app reset on nopass ~leasehold:member &leasehold:app:* +@all";
+        server.text(&rules.split(' ').collect::<Vec<_>>());
+    }
+    for key in ["app:x", "nightly"] {
+        let done = doctor(&site, &["--json", "--key", key]).exits_with(2);
+        let found = findings(&done, "key");
+        assert!(found.len() >= 2, "{done:?}");
+        for server in &servers {
+            let is_here = |it: &&Value| it["at"].as_str().unwrap().ends_with(&format!(":{}", server.port()));
+            let here = found.iter().find(is_here).unwrap_or(&found[0]);
+            assert_eq!(here["severity"], "unsafe", "{done:?}");
+            let line = here["remedy"]["text"].as_str().unwrap();
+            assert!(!line.contains("&leasehold:*"), "{line}");
+            server.text(&line.split(' ').collect::<Vec<_>>());
+        }
+        assert!(findings(&doctor(&site, &["--json", "--key", key]), "key").is_empty());
+        site.finish(site.by_environment(&["run", "-q", "--ttl", "5", key, "--", "true"])).exits_with(0);
+    }
+}
+
 #[test]
 fn a_refused_password_is_a_finding_and_no_password_is_shown() {
     let server = Server::setup(Flavor::Redis70).password("right").start();
