@@ -45,20 +45,33 @@ impl StoreHandle {
 
     /// Waits until the store is ready, and retries after temporary faults.
     pub(crate) async fn open(&self, outage_limit: Duration) -> Result<(), ConnectError> {
-        let (store, runtime) = (&*self.store, &*self.runtime);
-        let started = runtime.now();
-        let end = started + outage_limit;
-        let mut last = Fault::passing(store.name(), "no answer").caused_by(FaultCause::TimedOut);
+        let started = self.runtime.now();
+        self.look_until(started + outage_limit, || self.store.open()).await.map_err(|fault| {
+            if fault.is_lasting() {
+                return ConnectError::Refused(fault);
+            }
+            ConnectError::Unreachable { fault, waited: self.runtime.now().saturating_since(started) }
+        })
+    }
+
+    /// Asks the store until it answers a question that changes nothing: again after each passing fault.
+    /// Returns the last fault at `until`, even if a call is in flight then.
+    pub(crate) async fn look_until<T, Looking: Future<Output = Result<T, Fault>>>(
+        &self,
+        until: Instant,
+        look: impl Fn() -> Looking,
+    ) -> Result<T, Fault> {
+        let runtime = &*self.runtime;
+        let mut last = Fault::passing(self.store.name(), "no answer").caused_by(FaultCause::TimedOut);
         let mut tries = 0;
         loop {
-            match runtime.before(end, store.open()).await {
-                Some(Ok(())) => return Ok(()),
-                Some(Err(fault)) if fault.is_lasting() => return Err(ConnectError::Refused(fault)),
-                opened => last = opened.and_then(Result::err).unwrap_or(last),
+            match runtime.before(until, look()).await {
+                Some(Ok(answer)) => return Ok(answer),
+                Some(Err(fault)) => last = fault,
+                None => {}
             }
-            if !goes_on(runtime, &last, tries, end).await {
-                let waited = runtime.now().saturating_since(started);
-                return Err(ConnectError::Unreachable { fault: last, waited });
+            if !goes_on(runtime, &last, tries, until).await {
+                return Err(last);
             }
             tries += 1;
         }

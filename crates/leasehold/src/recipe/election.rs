@@ -100,8 +100,9 @@ impl Election {
             let now = handle.runtime.now();
             following.asked_at = Some(now);
             let claim = self.lock.claim.clone()?;
-            let look = || async { handle.store.inspector()?.inspect(claim.first_key()).await };
-            let (state, _) = handle.ask_until(now + self.lock.defaults.outage_limit, look).await;
+            let look =
+                || handle.reported(async { handle.store.inspector()?.inspect(claim.first_key()).await });
+            let state = handle.look_until(now + self.lock.defaults.outage_limit, look).await;
             let leader = state.map_err(InspectError::Store)?.holders.into_iter().next();
             let is_told = match (following.told.as_ref(), &leader) {
                 // In a quorum it may have another id at the member that answers first now.

@@ -16,9 +16,8 @@ pub(super) async fn marked(lock: &Mutex) -> Result<Marked, InspectError> {
     lock.defaults.checked()?;
     let (claim, handle) = (lock.claim.clone()?, &lock.askers.handle);
     let end = handle.runtime.now() + lock.defaults.outage_limit;
-    let ask = || async { handle.store.marks()?.marked(claim.first_key()).await };
-    let (marked, _) = handle.ask_until(end, ask).await;
-    marked.map_err(InspectError::Store)
+    let look = || handle.reported(async { handle.store.marks()?.marked(claim.first_key()).await });
+    handle.look_until(end, look).await.map_err(InspectError::Store)
 }
 
 /// Starts the job under this lock, if it still has to be done. A lock that was lost before the store

@@ -89,6 +89,23 @@ async fn a_request_has_an_outage_limit_of_its_own() {
     assert_eq!(waited, 3 * SECOND);
 }
 
+/// Regression: a call that was in flight at the outage limit was awaited to its end, which on a server
+/// that accepts no connection is 2 s later.
+#[tokio::test]
+async fn jobs_and_followers_of_a_leader_wait_for_a_silent_store_no_longer_than_the_outage_limit() {
+    let world = World::new();
+    let locks = world.locks_with(Locks::builder().outage_limit(SECOND / 5));
+    let (once, every, mut leaders) =
+        (locks.once("job"), locks.every(SECOND, "tick"), locks.election("e").leaders());
+    world.outage(Outage::Silent);
+    assert!(world.within(SECOND, once.mark()).await.is_err());
+    assert_eq!(world.passed(), SECOND / 5);
+    assert!(world.within(SECOND, once.begin()).await.is_err());
+    assert!(world.within(SECOND, every.begin()).await.is_err());
+    assert!(world.within(SECOND, leaders.next()).await.is_err());
+    assert_eq!(world.passed(), 4 * SECOND / 5);
+}
+
 #[tokio::test]
 async fn a_request_has_a_drift_of_its_own_and_so_has_its_guard() {
     let world = World::new();
