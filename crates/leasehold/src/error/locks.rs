@@ -131,14 +131,33 @@ pub struct CloseError {
 impl fmt::Display for CloseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<_> = self.taken_back.iter().map(ToString::to_string).collect();
-        write!(
-            f,
-            "closed with {} guards still held ({}) and {} releases unconfirmed",
-            keys.len(),
-            keys.join(", "),
-            self.unconfirmed
-        )
+        f.write_str("closed before everything was released")?;
+        if !keys.is_empty() {
+            write!(f, "; still held: {}", keys.join(", "))?;
+        }
+        match self.unconfirmed {
+            0 => Ok(()),
+            unconfirmed => write!(f, "; releases that the store did not confirm: {unconfirmed}"),
+        }
     }
 }
 
 impl std::error::Error for CloseError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: it counted the keys and called them guards, so that a guard of two keys was "2
+    /// guards"; and without any it said "0 guards still held ()".
+    #[test]
+    fn a_close_names_the_keys_that_were_held_and_counts_unconfirmed_releases() {
+        let keys = ["a", "b"].map(|name| Key::new(name).unwrap());
+        let error = |taken_back: &[Key], unconfirmed| {
+            CloseError { taken_back: taken_back.to_vec(), unconfirmed }.to_string()
+        };
+        assert_eq!(error(&keys, 0), "closed before everything was released; still held: a, b");
+        let unconfirmed = "closed before everything was released; releases that the store did not confirm: 2";
+        assert_eq!(error(&[], 2), unconfirmed);
+    }
+}
