@@ -15,11 +15,11 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) store: Vec<String>,
 
-    /// How long to try a store that does not answer [default: 10s; 2s with --try and for tasks that
-    /// only look]
+    /// How long to try a store that does not answer [default: 10s, or --within if less, but at least
+    /// 1s; 2s with --try, for `every`, and for tasks that acquire no lock]
     ///
-    /// Without --within and without this, `run` and `hold` keep waiting for a lock through any
-    /// outage, once the store has answered.
+    /// Without --within and without this, `run`, `once` and `hold` keep waiting for a lock through
+    /// any outage, once the store has answered.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, hide_short_help = true)]
     pub(crate) outage_limit: Option<String>,
 

@@ -120,6 +120,10 @@ Parameters of a server's URL, after a question mark and separated by &:
                         replicas-limit=250ms
   fsync=yes             a lease counts only when it is on disk (WAITAOF), as with appendfsync always
   channels=PREFIX       the prefix of this tenant's channels, if users are confined to them
+  call-limit=500ms      how long an answer may take; also for PostgreSQL
+  protocol=resp2        for a proxy that mistreats RESP3
+  quarantine=no         in a quorum: the server cannot forget (appendonly yes, appendfsync always,
+                        no replica takes its place)
 
 Several stores form a quorum: a lock is held once a majority grants it, so one of three, or two of
 five, may be down. Name the same ones in the same order everywhere, with one --max-ttl, which no

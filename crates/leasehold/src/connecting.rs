@@ -10,22 +10,21 @@ use crate::locks::Locks;
 impl Locks {
     /// Connects to the store at a URL, with the defaults of [`LocksBuilder`].
     ///
-    /// - `memory:` — this process alone
-    /// - `file:/path/to/leases.db` — the processes of one machine
+    /// - `memory:`: this process alone
+    /// - `file:/path/to/leases.db`: the processes of one machine
     /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` with TLS,
-    ///   `redis+unix:///path/to/socket`;
-    ///   also `valkey://…`, `valkeys://…` and `unix:///path/to/socket`
-    /// - `redis+sentinel://[user:password@]host[:port],host…/master-name`, or
-    ///   `rediss+sentinel://…`: the master that the sentinels report
-    /// - `redis+cluster://[user:password@]host[:port][,host[:port]]…`, `rediss+cluster://…` — a
-    ///   cluster; any of its nodes
-    ///
-    /// - `postgres://[user:password@]host[:port]/database` — a PostgreSQL database, with the
-    ///   feature
+    ///   `redis+unix:///path/to/socket`: a server
+    /// - `redis+sentinel://[user:password@]host[:port],host…/master-name`, `rediss+sentinel://…`: the
+    ///   master that the sentinels report
+    /// - `redis+cluster://[user:password@]host[:port],host…`, `rediss+cluster://…`: a cluster, by any
+    ///   of its nodes
+    /// - `postgres://[user:password@]host[:port]/database`: a PostgreSQL database, with the feature
     ///   `postgres`
-    /// - `quorum:[max-ttl=60s,]URL,URL,URL` — a majority of the stores at these URLs, for
-    ///   configuration that is one string. Unlike [`Locks::quorum`], this waits until a majority of
-    ///   them answers
+    /// - `quorum:[max-ttl=60s,]URL,URL,URL`: a majority of these stores, as one string. Unlike
+    ///   [`Locks::quorum`], this waits until a majority of them answers
+    ///
+    /// `valkey` may stand for `redis`, and `unix` for `redis+unix`. The parameters of a URL are listed
+    /// at `RedisStore::from_url` and `PostgresStore::from_url`.
     ///
     /// The calling runtime keeps the locks: when it ends, the guards are lost.
     ///
@@ -65,8 +64,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Misuse`]: there is no store, a store is listed twice, or the longest TTL is
-    /// too short.
+    /// [`ConnectError::Misuse`]: there is no store, a store is listed twice or cannot be a member, or
+    /// the longest TTL is below 5 s or below the TTL of the locks, 30 s by default.
     #[doc(alias = "redlock")]
     pub fn quorum<Member: Into<AnyStore>>(
         stores: impl IntoIterator<Item = Member>,
@@ -89,7 +88,7 @@ impl Locks {
         Self::builder().in_memory().expect("a thread to keep the locks on")
     }
 
-    /// Sets other defaults for TTL, renewal, label, key prefix and outage limit.
+    /// Sets other defaults for these locks, and makes them.
     pub fn builder() -> LocksBuilder {
         LocksBuilder::default()
     }

@@ -32,10 +32,7 @@
 //! store. [`blocking`] has the same API for threads, and [`store`] is for writing your own store.
 //!
 //! [`manual`] says what is promised and what is not, which store to choose, and what to do at the
-//! protected resource. `examples/` contains whole programs of a page each: a job whose writes carry
-//! the fence, a service that must not run twice, readers and a writer, a reloaded configuration,
-//! permits, a job that is done once, an election, a quorum, a lock that changes its process,
-//! blocking threads, an existing client, the causes of errors, and two tests.
+//! protected resource. `examples/` contains whole programs of a page each.
 //!
 //! # Features
 //!

@@ -23,8 +23,8 @@ use crate::store_handle::{StoreHandle, check_ttl};
 /// releases are confirmed, a separate thread sends them over a new connection, and the shutdown of
 /// the runtime waits for that thread, for at most 2 s. So does a later drop outside any runtime. Three
 /// kinds of exit do not wait, and leave the lease to expire: `std::process::exit`, a signal, and
-/// `Runtime::shutdown_background`. An existing connection that the program passed in
-/// ([`LocksBuilder::over`](crate::LocksBuilder::over)) cannot be reopened for this either.
+/// `Runtime::shutdown_background`. A connection that the program lent cannot be reopened for this
+/// either.
 ///
 /// A guard outlives the [`Locks`](crate::Locks) that it came from.
 ///
