@@ -9,16 +9,6 @@ use crate::key::Escaped;
 use crate::{Fence, Holder, Key, Mode, Stamp};
 
 /// The kind of a key's holder.
-///
-/// ```
-/// # use leasehold_core::Owner;
-/// fn name(owner: &Owner) -> String {
-///     match owner {
-///         Owner::Holder { label: Some(label), .. } => label.as_str().into(),
-///         other => other.to_string(),
-///     }
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Owner {
@@ -73,23 +63,6 @@ impl fmt::Display for Owner {
 }
 
 /// One holder of a key as observers see it.
-///
-/// ```
-/// use leasehold_core::{HolderInfo, Key, Owner};
-///
-/// fn status(held_by: &HolderInfo) -> String {
-///     match held_by.remaining {
-///         Some(left) => format!("{} is held by {} for {left:?} more", held_by.key, held_by.owner),
-///         None => format!("{} is held by {}, without an end", held_by.key, held_by.owner),
-///     }
-/// }
-///
-/// let other = Owner::Foreign { value: b"7f3a".as_slice().into() };
-/// let held_by = HolderInfo::exclusive(Key::new("invoice:42")?, other, None, None);
-/// let said = status(&held_by);
-/// assert_eq!(said, "invoice:42 is held by another program's lock (7f3a), without an end");
-/// # Ok::<(), leasehold_core::Misuse>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HolderInfo {
@@ -168,16 +141,6 @@ pub struct KeyState {
 }
 
 /// A waiter of a key, as observers see it.
-///
-/// ```
-/// use leasehold_core::{KeyState, Waiter};
-/// use std::time::Duration;
-///
-/// /// The waiters of a key that have waited for more than a minute.
-/// fn stuck(state: &KeyState) -> impl Iterator<Item = &Waiter> {
-///     state.waiters.iter().filter(|waiter| waiter.waited > Duration::from_secs(60))
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Waiter {

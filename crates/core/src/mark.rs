@@ -60,17 +60,6 @@ impl Mark {
 }
 
 /// The mark of a job, if it was done, and the store's time.
-///
-/// ```
-/// use leasehold_core::{Fence, Mark, Marked, Stamp};
-/// use std::time::Duration;
-///
-/// let hour = Duration::from_secs(3600);
-/// let mark = Mark::new(Stamp::from_micros(0), Fence::new(7).unwrap(), None).every(hour);
-/// let marked = Marked { mark: Some(mark), now: Stamp::from_micros(0) + hour / 4 };
-/// let due_in = marked.due_at().map(|due| marked.now.saturating_until(due));
-/// assert_eq!(due_in, Some(Duration::from_secs(45 * 60)));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_structs,

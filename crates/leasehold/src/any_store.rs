@@ -10,22 +10,6 @@ use crate::memory::MemoryStore;
 use crate::quorum::QuorumStore;
 
 /// A store of any kind, as a member of [`Locks::quorum`](crate::Locks::quorum).
-///
-/// ```
-/// use leasehold::{AnyStore, Locks};
-/// use std::time::Duration;
-///
-/// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
-/// let stores = [
-///     AnyStore::from_url("redis://10.0.0.1")?,
-///     AnyStore::from_url("redis://10.0.0.2")?,
-///     AnyStore::from_url("redis://10.0.0.3")?,
-/// ];
-/// let locks = Locks::quorum(stores, Duration::from_secs(60))?;
-/// # drop(locks);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone)]
 pub struct AnyStore(Kind);
 

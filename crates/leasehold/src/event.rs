@@ -14,25 +14,6 @@ use crate::error::LockError;
 /// [`GaveUp`](Self::GaveUp). What was acquired ends in [`Released`](Self::Released),
 /// [`NotReleased`](Self::NotReleased), [`Transferred`](Self::Transferred) or [`Lost`](Self::Lost).
 /// Each of these is reported once.
-///
-/// ```
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// use leasehold::{Event, Locks};
-///
-/// let locks = Locks::in_memory();
-/// let mut events = locks.events();
-/// locks.mutex("invoice:42").lock().await?.release().await?;
-/// drop(locks); // so that the events end
-/// while let Some(event) = events.next().await {
-///     match event {
-///         Event::Acquired { request, fence, .. } => println!("{request}: acquired with fence {fence}"),
-///         Event::Lost { request, why, .. } => println!("{request}: lost: {why}"),
-///         _ => {}
-///     }
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # }).unwrap();
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

@@ -214,23 +214,6 @@ fn attempt_of(token: &TransferToken, ttl: Ttl) -> Attempt {
 }
 
 /// Why a lock was not transferred or not adopted.
-///
-/// ```
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// use leasehold::{Locks, TransferError};
-/// use std::time::Duration;
-///
-/// let locks = Locks::in_memory();
-/// let token = locks.mutex("upload:7").lock().await?.transfer(Duration::from_secs(60)).await?;
-/// let guard = locks.adopt(&token).await?;
-/// match locks.adopt(&token).await {
-///     Err(TransferError::Lost(why)) => println!("somebody has it already: {why}"),
-///     other => drop(other?),
-/// }
-/// # drop(guard);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # }).unwrap();
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransferError {

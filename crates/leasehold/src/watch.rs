@@ -55,21 +55,6 @@ impl Locks {
 }
 
 /// A continuous watch of all locks of a store, from [`Locks::watch`].
-///
-/// ```
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// let locks = leasehold::Locks::in_memory();
-/// let _guard = locks.mutex("invoice:42").lock().await?;
-/// let mut watch = locks.watch("");
-/// while watch.progress().passes == 0 || watch.progress().uninspected > 0 {
-///     watch.step().await?;
-/// }
-/// for lock in watch.found() {
-///     println!("{}: {} waiting, as of {:?} ago", lock.state.key, lock.state.waiters.len(), lock.ago);
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # }).unwrap();
-/// ```
 pub struct Watch {
     askers: Arc<Askers>,
     prefix: Vec<u8>,

@@ -7,17 +7,6 @@ use std::time::Duration;
 use crate::quorum_report::QuorumReport;
 
 /// Why a store did not serve a request.
-///
-/// ```
-/// # use leasehold_core::{Fault, FaultCause};
-/// fn exit_code(fault: &Fault) -> i32 {
-///     match fault.cause {
-///         FaultCause::Authentication | FaultCause::Permission => 77,
-///         _ if fault.is_lasting() => 78,
-///         _ => 69, // it may pass: try again
-///     }
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Fault {
@@ -128,17 +117,6 @@ pub enum FaultCause {
 }
 
 /// The duration of a fault.
-///
-/// ```
-/// use leasehold_core::{Fault, FaultKind};
-///
-/// let fault = Fault::passing("redis://127.0.0.1", "no answer");
-/// let advice = match fault.kind {
-///     FaultKind::Passing | FaultKind::Quarantined => "try again",
-///     _ => "repair the store",
-/// };
-/// assert_eq!(advice, "try again");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {

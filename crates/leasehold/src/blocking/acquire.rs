@@ -34,52 +34,42 @@ impl<G> Acquire<G> {
         Acquire(self.0, PhantomData)
     }
 
-    /// Limits the wait for a holder; zero is one try, whose error says who holds the lock. Without
-    /// a limit, the request waits for as long as it takes.
-    ///
-    /// The wait for a store that does not answer never exceeds the [outage
-    /// limit](Self::outage_limit).
+    /// As [`leasehold::Acquire::within`](crate::Acquire::within).
     #[doc(alias = "timeout")]
     pub fn within(self, limit: Duration) -> Self {
         Self(self.0.within(limit), PhantomData)
     }
 
-    /// Limits the wait for a store that does not answer, for this request instead of
-    /// [all](crate::LocksBuilder::outage_limit).
+    /// As [`leasehold::Acquire::outage_limit`](crate::Acquire::outage_limit).
     pub fn outage_limit(self, limit: Duration) -> Self {
         Self(self.0.outage_limit(limit), PhantomData)
     }
 
-    /// Limits how often the store is asked again after somebody else had the lock. Such a request
-    /// polls, as [`leasehold::Acquire::retries`](crate::Acquire::retries) says.
+    /// As [`leasehold::Acquire::retries`](crate::Acquire::retries): such a request polls.
     #[doc(alias = "retryCount")]
     #[doc(alias = "tries")]
     pub fn retries(self, count: u32) -> Self {
         Self(self.0.retries(count), PhantomData)
     }
 
-    /// Sets how much earlier than the store the holder stops relying on its lease, for this request
-    /// and its guard instead of [all](crate::LocksBuilder::drift). With less than the store needs,
-    /// two guards of a key may consider themselves valid at once.
+    /// As [`leasehold::Acquire::drift`](crate::Acquire::drift).
     #[doc(alias = "driftFactor")]
     pub fn drift(self, drift: Drift) -> Self {
         Self(self.0.drift(drift), PhantomData)
     }
 
-    /// Limits the queue: if that many requests wait already, this one ends at once with
-    /// [`LockError::QueueFull`].
+    /// As [`leasehold::Acquire::queue_limit`](crate::Acquire::queue_limit).
     pub fn queue_limit(self, waiters: u64) -> Self {
         Self(self.0.queue_limit(waiters), PhantomData)
     }
 
-    /// Sets the pauses between retries, for stores without a queue and for requests with a number
-    /// of [retries](Self::retries).
+    /// As [`leasehold::Acquire::backoff`](crate::Acquire::backoff).
     pub fn backoff(self, backoff: Backoff) -> Self {
         Self(self.0.backoff(backoff), PhantomData)
     }
 
-    /// Calls this function each time the store has refused and the request keeps waiting, for
-    /// example to print who holds the lock. It is called on the waiting thread.
+    /// As [`leasehold::Acquire::on_wait`](crate::Acquire::on_wait). The function is called on the
+    /// waiting thread.
     pub fn on_wait(self, tell: impl Fn(&WaitStatus) + Send + Sync + 'static) -> Self {
         Self(self.0.on_wait(tell), PhantomData)
     }

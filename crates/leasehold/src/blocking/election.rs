@@ -59,14 +59,6 @@ impl Election {
 }
 
 /// A candidate in an election.
-///
-/// ```
-/// let locks = leasehold::blocking::Locks::in_memory()?;
-/// let leadership = locks.election("scheduler").candidate("node-3").stand().wait()?;
-/// println!("term {}", leadership.fence());
-/// leadership.release()?; // resigns
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a candidate does nothing until it stands"]
 pub struct Candidate(crate::Candidate);

@@ -24,8 +24,7 @@ pub struct Every(pub(super) crate::Every);
 impl Every {
     job_settings!();
 
-    /// Does the job whether or not it is due, unless somebody is doing it; the next period starts
-    /// with it.
+    /// As [`leasehold::Every::now`](crate::Every::now).
     pub fn now(self) -> Self {
         Self(self.0.now())
     }
@@ -41,11 +40,9 @@ impl Every {
         wait(self.0.mark())
     }
 
-    /// Does the job if it is due and nobody else is doing it: takes the lock of the same name,
-    /// checks the mark again, runs `work`, and leaves the mark.
-    ///
-    /// Blocking work is not stopped when the lock is lost. The job then stays due, and this call
-    /// returns an error.
+    /// Does the job if it is due and nobody else is doing it, as
+    /// [`leasehold::Every::run`](crate::Every::run). But blocking work is not stopped when the lock is
+    /// lost: the job then stays due, and this call returns an error.
     ///
     /// # Errors
     ///

@@ -74,34 +74,34 @@ impl Guard {
         wait(held.lost())
     }
 
-    /// Extends the lease to at least `ttl` from now; later automatic renewals use that TTL too. A
-    /// renewal never shortens the time that is left. Returns how long the lease now lasts, as
-    /// [`remaining`](Self::remaining) does.
+    /// Extends the lease to at least `ttl` from now, as
+    /// [`leasehold::Guard::renew`](crate::Guard::renew).
     ///
     /// # Errors
     ///
-    /// [`RenewError`], as for [`leasehold::Guard::renew`](crate::Guard::renew).
+    /// [`RenewError`].
     #[doc(alias = "extend")]
     #[doc(alias = "heartbeat")]
     pub fn renew(&self, ttl: Duration) -> Result<Duration, RenewError> {
         wait(self.0.renew(ttl))
     }
 
-    /// Transfers the lock to another process, which adopts it within this time.
+    /// Transfers the lock to another process, which adopts it within this time, as
+    /// [`leasehold::Guard::transfer`](crate::Guard::transfer).
     ///
     /// # Errors
     ///
-    /// [`TransferError`], as for [`leasehold::Guard::transfer`](crate::Guard::transfer).
+    /// [`TransferError`].
     pub fn transfer(self, within: Duration) -> Result<TransferToken, TransferError> {
         wait(self.0.transfer(within))
     }
 
-    /// Releases the lock, and returns an error if it was not held to the end. If the store does not
-    /// answer, the release is retried until the lease ends.
+    /// Releases the lock, and returns an error if it was not held to the end, as
+    /// [`leasehold::Guard::release`](crate::Guard::release).
     ///
     /// # Errors
     ///
-    /// [`ReleaseError`], as for [`leasehold::Guard::release`](crate::Guard::release).
+    /// [`ReleaseError`].
     #[doc(alias = "unlock")]
     pub fn release(self) -> Result<Released, ReleaseError> {
         wait(self.0.release())

@@ -360,7 +360,7 @@ impl Locks {
         self.0.store()
     }
 
-    /// Warnings about the settings of the store, each on one line.
+    /// As [`leasehold::Locks::warnings`](crate::Locks::warnings).
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.0.warnings()
@@ -374,7 +374,7 @@ impl Locks {
 
     /// Closes these locks and all their clones, as
     /// [`leasehold::Locks::close`](crate::Locks::close): guards may be held for up to `within`
-    /// longer. Blocks for at most twice that, or one second more than that if that is shorter.
+    /// longer. Blocks for at most `within` more than the greater of `within` and a second.
     ///
     /// # Errors
     ///

@@ -27,14 +27,13 @@ pub struct Once(pub(super) crate::Once);
 impl Once {
     job_settings!();
 
-    /// Limits the wait for another process that is doing the job. Without a limit, it waits for as
-    /// long as that takes.
+    /// As [`leasehold::Once::within`](crate::Once::within).
     pub fn within(self, limit: Duration) -> Self {
         Self(self.0.within(limit))
     }
 
-    /// Calls this function when somebody else is doing the job and this call has to wait. It is
-    /// called on the waiting thread.
+    /// As [`leasehold::Once::on_wait`](crate::Once::on_wait). The function is called on the waiting
+    /// thread.
     pub fn on_wait(self, tell: impl Fn(&WaitStatus) + Send + Sync + 'static) -> Self {
         Self(self.0.on_wait(tell))
     }
@@ -49,12 +48,9 @@ impl Once {
         wait(self.0.mark())
     }
 
-    /// Does the job if it was not done: takes the lock of the same name, checks the mark again,
-    /// runs `work`, and leaves the mark. While somebody else is doing it, this call blocks, and
-    /// then finds it done or does it. When it returns without an error, the job is done.
-    ///
-    /// Blocking work is not stopped when the lock is lost. The job then counts as not done, and
-    /// this call returns an error.
+    /// Does the job if it was not done, as [`leasehold::Once::run`](crate::Once::run). But blocking
+    /// work is not stopped when the lock is lost: the job then counts as not done, and this call
+    /// returns an error.
     ///
     /// # Errors
     ///

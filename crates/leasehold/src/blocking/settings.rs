@@ -3,19 +3,18 @@
 /// The settings of a lock.
 macro_rules! lock_settings {
     () => {
-        /// Sets the TTL: how long a lease lasts without renewal, and so how long a crashed holder
-        /// keeps others out. 10 ms to a year.
+        /// As [`leasehold::Mutex::ttl`](crate::Mutex::ttl).
         pub fn ttl(self, ttl: std::time::Duration) -> Self {
             Self(self.0.ttl(ttl))
         }
 
-        /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
+        /// As [`leasehold::Mutex::label`](crate::Mutex::label).
         pub fn label(self, label: &str) -> Self {
             Self(self.0.label(label))
         }
 
-        /// Sets whether and for how long the lease is renewed while the guard exists. The program
-        /// may block meanwhile: another thread renews.
+        /// As [`leasehold::Mutex::renewal`](crate::Mutex::renewal). Another thread renews, so the
+        /// program may block meanwhile.
         pub fn renewal(self, renewal: crate::Renewal) -> Self {
             Self(self.0.renewal(renewal))
         }
@@ -25,20 +24,18 @@ macro_rules! lock_settings {
 /// The settings of a job.
 macro_rules! job_settings {
     () => {
-        /// Sets the TTL: how long the lease lasts without renewal, and so how long after a crash the
-        /// next process may start.
+        /// As [`leasehold::Once::ttl`](crate::Once::ttl).
         pub fn ttl(self, ttl: std::time::Duration) -> Self {
             Self(self.0.ttl(ttl))
         }
 
-        /// Sets what the process that does the job says about itself, during the work and in the
-        /// mark: printable text of up to 256 bytes.
+        /// As [`leasehold::Once::label`](crate::Once::label).
         pub fn label(self, label: &str) -> Self {
             Self(self.0.label(label))
         }
 
-        /// Limits the work: after this time the next process may try. Blocking work is not stopped,
-        /// so it must check whether the lock is still held.
+        /// As [`leasehold::Once::at_most`](crate::Once::at_most), but blocking work is not stopped: it
+        /// must check whether the lock is still held.
         pub fn at_most(self, limit: std::time::Duration) -> Self {
             Self(self.0.at_most(limit))
         }

@@ -5,16 +5,6 @@ use crate::{Event, InspectError, Key, Progress, Snapshot};
 
 /// A continuous watch of all locks of a store, as [`leasehold::Watch`](crate::Watch): from
 /// [`Locks::watch`](super::Locks::watch).
-///
-/// ```
-/// let locks = leasehold::blocking::Locks::in_memory()?;
-/// let _guard = locks.mutex("invoice:42").lock().wait()?;
-/// let mut watch = locks.watch("invoice:");
-/// while watch.found().next().is_none() {
-///     watch.step()?;
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 pub struct Watch(pub(super) crate::Watch);
 

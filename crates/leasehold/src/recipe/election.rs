@@ -124,16 +124,6 @@ impl Election {
 }
 
 /// A candidate in an election.
-///
-/// ```
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// let locks = leasehold::Locks::in_memory();
-/// let leadership = locks.election("scheduler").candidate("node-3").stand().await?;
-/// println!("term {}", leadership.fence());
-/// leadership.release().await?; // resigns
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # }).unwrap();
-/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a candidate does nothing until it stands or leads"]
 pub struct Candidate(Mutex);

@@ -49,20 +49,6 @@ pub struct Every {
 }
 
 /// The result of [`Every::run`].
-///
-/// ```
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// use leasehold::{EveryOutcome, Locks};
-/// use std::time::Duration;
-///
-/// let every = Locks::in_memory().every(Duration::from_secs(3600), "cleanup");
-/// match every.run(async |_held| Ok::<_, std::io::Error>(())).await? {
-///     EveryOutcome::Ran(()) => println!("cleaned up"),
-///     EveryOutcome::NotDue(why) => println!("nothing to do: {why:?}"),
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # }).unwrap();
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "it was done now, or it was not due")]
 pub enum EveryOutcome<T> {

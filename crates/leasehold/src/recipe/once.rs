@@ -44,21 +44,6 @@ pub struct Once {
 }
 
 /// The result of [`Once::run`].
-///
-/// ```
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// use leasehold::{Locks, OnceOutcome};
-///
-/// let locks = Locks::in_memory();
-/// for _ in 0..2 {
-///     match locks.once("migrate:0042").run(async |_held| Ok::<_, std::io::Error>(42)).await? {
-///         OnceOutcome::Ran(rows) => println!("migrated {rows} rows"),
-///         OnceOutcome::AlreadyDone { mark } => println!("done before: {mark:?}"),
-///     }
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # }).unwrap();
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "it was done now, or before")]
 pub enum OnceOutcome<T> {

@@ -6,31 +6,7 @@
 //! it on. Then leases are renewed or end, and waiters are notified or give up, each at its time.
 //! Nothing sleeps, so an hour takes a moment, and is the same in every run.
 //!
-//! A job that stops when its lock is lost:
-//!
-//! ```
-//! use std::time::Duration;
-//! use leasehold::{HoldError, Locks, testing::World};
-//!
-//! /// The code under test: works until it loses its lock.
-//! async fn job(locks: Locks) -> Result<(), HoldError> {
-//!     locks.mutex("job").lock().hold(async |_| std::future::pending().await).await
-//! }
-//!
-//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! let world = World::new();
-//! let running = tokio::spawn(job(world.locks()));
-//! world.until_held("job").await;
-//!
-//! world.advance(Duration::from_secs(3600)).await;      // renewed all the time
-//! assert!(!running.is_finished());
-//!
-//! world.lose("job");                                  // somebody deletes it
-//! world.advance(Duration::from_secs(30)).await;       // the next renewal tells
-//! assert!(matches!(running.await?, Err(HoldError::Lost(_))));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # }).unwrap();
-//! ```
+//! [`manual::testing`](crate::manual::testing) has the tests that a program needs most.
 //!
 //! # Causing faults
 //!

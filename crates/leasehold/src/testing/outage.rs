@@ -3,20 +3,6 @@
 use std::time::Duration;
 
 /// The way in which a store is unreachable.
-///
-/// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use leasehold::testing::{Outage, World};
-/// use std::time::Duration;
-///
-/// let world = World::new();
-/// let guard = world.locks().mutex("job").lock().await?;
-/// world.outage(Outage::Silent);
-/// world.advance(Duration::from_secs(30)).await; // the TTL
-/// assert!(!guard.is_held());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # }).unwrap();
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {

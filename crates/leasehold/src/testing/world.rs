@@ -310,22 +310,6 @@ impl World {
     }
 
     /// Cuts all processes off from the store, including new ones, until [`heal`](Self::heal).
-    ///
-    /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// # use std::time::Duration;
-    /// # use leasehold::testing::{Outage, World};
-    /// let world = World::new();
-    /// let guard = world.locks().mutex("service").lock().await?;
-    ///
-    /// world.outage(Outage::Silent);
-    /// world.advance(Duration::from_secs(15)).await;        // less than its lease is long
-    /// world.heal();
-    /// world.advance(Duration::from_secs(3600)).await;
-    /// assert!(guard.is_held());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # }).unwrap();
-    /// ```
     pub fn outage(&self, outage: Outage) {
         self.world.set_outage(None, Some(outage));
     }
