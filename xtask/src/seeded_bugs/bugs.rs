@@ -601,7 +601,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a lease of a quorum that too few members show is said to be held by nobody",
         file: "crates/leasehold/src/quorum/breaking.rs",
-        from: "states.into_iter().flat_map(|state| state.holders).find(is_named)",
+        from: "all.iter().find(|held| is_named(held) && is_open(held)).map(|held| (*held).clone())",
         to: "return Ok(BreakAnswer::NotHeld { held_by: holders.pop() })",
         tests: &[(
             Quorum,
