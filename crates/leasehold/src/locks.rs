@@ -190,13 +190,18 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: the store did not answer within the outage limit, or refuses.
+    /// [`ConnectError`]: the store did not answer within the outage limit, or refuses; or these locks
+    /// are closed.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
     pub async fn ready(&self) -> Result<(), ConnectError> {
-        self.handle().open(self.defaults().outage_limit).await
+        let handle = self.handle();
+        if let Some(reason) = handle.registry.closed_because() {
+            return Err(ConnectError::Closed { reason });
+        }
+        handle.open(self.defaults().outage_limit).await
     }
 
     /// The same locks with another outage limit than the

@@ -342,7 +342,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: the store did not answer within the outage limit, or refuses.
+    /// [`ConnectError`]: the store did not answer within the outage limit, or refuses; or these locks
+    /// are closed.
     pub fn ready(&self) -> Result<(), ConnectError> {
         wait(self.0.ready())
     }

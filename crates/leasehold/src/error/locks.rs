@@ -78,6 +78,12 @@ pub enum ConnectError {
         /// The operating system's error.
         reason: Arc<str>,
     },
+    /// These locks are closed, or the runtime that keeps them has ended.
+    #[non_exhaustive]
+    Closed {
+        /// The reason.
+        reason: Arc<str>,
+    },
 }
 
 impl fmt::Display for ConnectError {
@@ -89,6 +95,7 @@ impl fmt::Display for ConnectError {
             }
             Self::Refused(fault) => fault.fmt(f),
             Self::NoThread { reason } => write!(f, "no thread for the locks: {reason}"),
+            Self::Closed { reason } => write!(f, "these locks are closed: {reason}"),
         }
     }
 }
@@ -98,7 +105,7 @@ impl std::error::Error for ConnectError {
         match self {
             Self::Misuse(misuse) => Some(misuse),
             Self::Unreachable { fault, .. } | Self::Refused(fault) => Some(fault),
-            Self::NoThread { .. } => None,
+            Self::NoThread { .. } | Self::Closed { .. } => None,
         }
     }
 }

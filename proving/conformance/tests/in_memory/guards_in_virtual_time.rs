@@ -66,9 +66,12 @@ async fn nothing_runs_on_when_locks_and_guards_are_gone() {
 #[tokio::test(start_paused = true)]
 async fn nobody_keeps_the_guards_of_locks_that_are_closed() {
     let World { locks, store, .. } = World::begin(TTL);
-    let _others = locks.clone();
+    let others = locks.clone();
     drop(locks.mutex("k").lock().await.unwrap());
+    others.ready().await.unwrap();
     locks.close(SECOND).await.unwrap();
+    // Regression: it said that they were ready, and so did a program that serves nothing any more.
+    assert!(matches!(others.ready().await, Err(ConnectError::Closed { .. })));
     sleep(SECOND).await;
     assert_eq!(Arc::strong_count(&store), 2, "the locks and this test have it, and no keeper");
 }
