@@ -609,6 +609,16 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        name: "a break names a lease by the agreed fence at a member that did not say what it has",
+        file: "crates/leasehold/src/quorum/breaking.rs",
+        from: "fence_at(&state?, held)",
+        to: "state.map_or(Some(fence), |state| fence_at(&state, held))",
+        tests: &[(
+            Quorum,
+            "odd_members::breaking::a_member_that_did_not_say_what_it_has_breaks_nobody_elses_lease",
+        )],
+    },
+    Bug {
         name: "a member's batch ignores the last fences",
         file: "crates/redis/src/scripts/member_batch_grant.lua",
         from: "if last and (#last ~= #fence or last >= fence) then",

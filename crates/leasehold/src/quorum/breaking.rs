@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use leasehold_core::{
     AdminStore, Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fault, Fence, HoldAnswer,
-    HolderInfo, Key, Stamp, Store, StoreFuture, StoreRole, Vote,
+    HolderInfo, Key, KeyState, Stamp, Store, StoreFuture, StoreRole, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -68,16 +68,10 @@ impl AdminStore for QuorumStore {
             let (tell, mut heard) = unbounded_channel();
             let mut ballot = Ballot::new(quorum.members.len());
             for (n, state) in seen.into_iter().enumerate() {
-                let its = held.as_ref().and_then(|held| {
-                    // A member that did not answer the look-up most likely has the same fence as
-                    // the others.
-                    let Some(state) = state else { return Some(fence) };
-                    let there = state.holders.into_iter().find(|one| one.owner.is_same(&held.owner));
-                    there.map(|one| one.fence.unwrap_or(fence))
-                });
+                let its = held.as_ref().and_then(|held| fence_at(&state?, held));
                 let store = quorum.members[n].store.clone();
-                let does = match held.as_ref().zip(its) {
-                    Some((held, its)) => end(store, key.clone(), its, held.clone(), note.clone()),
+                let does = match &held {
+                    Some(held) => end(store, its, fence, held.clone(), note.clone()),
                     None => was_broken(store, key.clone(), fence),
                 };
                 quorum.call(quorum.look_limit(), n, |_| false, does, quorum.answers_to(n, &tell));
@@ -124,29 +118,39 @@ impl AdminStore for QuorumStore {
     }
 }
 
-/// Ends a holding at one member. Its fence there may rise meanwhile, to the fence that was agreed
-/// with the others.
+/// The fence of a holding at the member that shows this state.
+fn fence_at(state: &KeyState, held: &HolderInfo) -> Option<Fence> {
+    state.holders.iter().find(|one| one.owner.is_same(&held.owner))?.fence
+}
+
+/// Ends a holding at one member by its fence there, which is looked up if it is not known: the agreed
+/// fence may name another holding there. It may rise meanwhile, to the agreed fence.
 fn end(
     store: Arc<dyn Store>,
-    key: Key,
-    mut fence: Fence,
+    mut its: Option<Fence>,
+    agreed: Fence,
     held: HolderInfo,
     note: BreakNote,
 ) -> StoreFuture<'static, HoldAnswer> {
     /// The fence is raised once per round; more tries mean that somebody keeps asking again.
     const TRIES: u32 = 3;
     Box::pin(async move {
-        let agreed = held.fence.unwrap_or(fence);
+        let key = held.key.clone();
         for _ in 0..TRIES {
-            if let BreakAnswer::Broken { .. } = store.admin()?.break_lease(&key, fence, &note).await? {
+            if let Some(fence) = its
+                && let BreakAnswer::Broken { .. } = store.admin()?.break_lease(&key, fence, &note).await?
+            {
                 return Ok(HoldAnswer::Done);
             }
             // The answer names one holder, and others may share the key.
-            let mut holders = store.inspector()?.inspect(&key).await?.holders.into_iter();
-            match holders.find(|one| one.owner.is_same(&held.owner)).map(|one| one.fence) {
-                None => return was_broken(store.clone(), key, agreed).await,
-                Some(Some(risen)) if risen != fence => fence = risen,
-                Some(_) => break,
+            let state = store.inspector()?.inspect(&key).await?;
+            if !state.holders.iter().any(|one| one.owner.is_same(&held.owner)) {
+                return was_broken(store.clone(), key, agreed).await;
+            }
+            let before = its;
+            its = fence_at(&state, &held);
+            if its == before {
+                break;
             }
         }
         Err(Fault::passing(store.name(), "its fence changes while the lease is broken: try again"))

@@ -379,3 +379,20 @@ async fn a_lease_is_not_taken_again_where_nobody_can_read_whether_it_was_broken(
     }
     assert_eq!(world.taken(), [0, 1, 2]);
 }
+
+/// Regression: a member that had not answered the look-up was asked to break whatever has this fence
+/// there. That was the lease of an attempt that no majority had granted, and the member counted as one
+/// that broke the holder's lease. The holder's next renewal took the lease there, and kept it.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_did_not_say_what_it_has_breaks_nobody_elses_lease() {
+    let (world, quorum) = quorum_of(3);
+    let (attempt, rival) = (world.attempt(), world.rival_at([2]).await);
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
+    raise_at(&world, 2, &rival, fence).await;
+    assert_eq!(world.members[2].memory.inspect(&key("k")).await.unwrap().holders[0].fence, Some(fence));
+    world.members[2].once("inspect", passing("busy"));
+    world.members[0].on("break", CallFate::Hung);
+    let answer = breaks(&quorum, fence).await;
+    assert!(answer.is_err(), "{answer:?}");
+    assert_eq!(world.taken(), [0, 2]);
+}
