@@ -143,7 +143,7 @@ pub enum QuorumStep {
     /// The request is over: others hold the keys at so many members that no majority is left. The
     /// attempt is in a queue if the answer has a place.
     Refused {
-        /// The answer, with the holder at the member that decides between rivals.
+        /// The answer, with the holder at a majority, or at the member that decides between rivals.
         answer: GrantAnswer,
         /// The vote of each member.
         votes: QuorumReport,

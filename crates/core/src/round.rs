@@ -20,6 +20,18 @@ pub const fn majority_of(members: usize) -> usize {
     members / 2 + 1
 }
 
+/// The holder that most of these members name, with the fence that most of them show, and how many
+/// name it; the first of several.
+fn most_named<'a>(held: impl Iterator<Item = &'a HolderInfo> + Clone) -> Option<(&'a HolderInfo, usize)> {
+    let counted = held.clone().map(|one| {
+        let same = held.clone().filter(|other| one.owner.is_same(&other.owner));
+        let alike = same.clone().filter(|other| one.fence == other.fence);
+        (one, (same.count(), alike.count()))
+    });
+    let (most, (count, _)) = counted.reduce(|most, one| if one.1 > most.1 { one } else { most })?;
+    Some((most, count))
+}
+
 /// The next step of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "callers must handle every variant")]
@@ -161,7 +173,7 @@ impl Round {
     }
 
     /// The members at which somebody else holds the key, with that holder.
-    pub fn held_elsewhere(&self) -> impl Iterator<Item = (usize, &HolderInfo)> {
+    pub fn held_elsewhere(&self) -> impl Iterator<Item = (usize, &HolderInfo)> + Clone {
         self.states.iter().enumerate().filter_map(|(n, state)| match state {
             State::Out(MemberVote::Held(held_by)) => Some((n, held_by)),
             _ => None,
@@ -180,11 +192,11 @@ impl Round {
         self.states.len() - self.held_elsewhere().count() < self.majority()
     }
 
-    /// Returns true if a single holder, as compared by `same`, has the key at a majority: then this
-    /// is not a split vote.
-    pub fn is_held_by_one(&self, same: impl Fn(&HolderInfo, &HolderInfo) -> bool) -> bool {
-        let held: Vec<_> = self.held_elsewhere().map(|(_, held_by)| held_by).collect();
-        held.iter().any(|one| held.iter().filter(|other| same(one, other)).count() >= self.majority())
+    /// The holder that has the key at a majority, if there is one: then this is not a split vote.
+    #[must_use]
+    pub fn held_by_one(&self) -> Option<&HolderInfo> {
+        let (most, count) = most_named(self.held_elsewhere().map(|(_, held_by)| held_by))?;
+        (count >= self.majority()).then_some(most)
     }
 
     /// Returns true if so many members serve the key, granted or held by others, that a majority

@@ -359,9 +359,10 @@ impl GrantRequest {
             let last_words = self.last_words(ids.settings.members.len(), view);
             return Some(last_words.map_or_else(|| self.too_few(ids), QuorumStep::WaitUntil));
         };
-        let is_held = self.round.is_held_by_one(|one, other| one.owner.is_same(&other.owner));
-        if is_held && !self.waits() {
-            return Some(self.leave(ids, held_by));
+        let holder = self.round.held_by_one().cloned();
+        let is_held = holder.is_some();
+        if let Some(holder) = holder.filter(|_| !self.waits()) {
+            return Some(self.leave(ids, holder));
         }
         if let Some(step) = self.courtesy(view) {
             return Some(step);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::majority_of;
+use super::{majority_of, most_named};
 use crate::quorum_report::{MemberVote, QuorumReport};
 use crate::{Fault, HoldAnswer, HolderInfo, Key};
 
@@ -91,6 +91,7 @@ impl Ballot {
             _ => None,
         });
         let gone = self.votes.iter().filter(|vote| **vote == MemberVote::Gone).count();
-        held.clone().next().filter(|_| held.count() >= gone).cloned()
+        let (most, _) = most_named(held.clone()).filter(|_| held.count() >= gone)?;
+        Some(most.clone())
     }
 }

@@ -49,6 +49,17 @@ async fn a_try_that_one_holder_refuses_at_a_majority_goes_at_once_and_leaves_not
     assert_eq!(world.taken(), [1, 2, 4], "what came late is undone");
 }
 
+/// Regression: the holder at the first member was named.
+#[tokio::test(start_paused = true)]
+async fn a_try_names_the_holder_at_a_majority_and_not_what_a_dead_process_left_at_the_first_member() {
+    let (world, quorum) = quorum_of(5);
+    world.rival_at([0]).await;
+    let holder = world.rival_at([1, 2, 3]).await.holder;
+    let answer = quorum.grant(&world.attempt(), WaitMode::Try).await.unwrap();
+    let GrantAnswer::Busy { held_by, .. } = answer else { panic!("{answer:?}") };
+    assert_eq!(held_by.owner.holder(), Some(holder));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_waiter_is_in_one_queue_and_from_then_on_asks_only_that_member() {
     let (world, quorum) = quorum_of(3);
