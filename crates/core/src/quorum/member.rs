@@ -250,6 +250,9 @@ mod tests {
         assert_eq!(rejoin(&had), Rejoin::No);
         had.is_renewed(&had.renewal(Some(fence(7))), None);
         assert_eq!(rejoin(&had), Rejoin::Yes, "it did not answer since");
+        had.hears(Some(&granted));
+        had.hears(None);
+        assert_eq!(rejoin(&had), Rejoin::Yes, "it failed to answer the next request");
         broken.hears_of_a_break();
         let renewal = broken.renewal(Some(fence(7)));
         assert_eq!(renewal.rejoin, Rejoin::UnlessBroken);
@@ -257,6 +260,19 @@ mod tests {
         assert!(rejoin(&broken) == Rejoin::No && broken.may_be_broken());
         broken.is_renewed(&renewal, Some(false));
         assert_eq!(rejoin(&broken), Rejoin::No, "for good");
+        broken.is_renewed(&renewal, Some(true));
+        assert!(broken.rumours == 0 && broken.may_be_broken(), "whatever came late");
+    }
+
+    /// A member that was not needed for the majority keeps the smaller fence that it answered.
+    #[test]
+    fn a_break_is_recorded_with_the_fence_that_the_member_answered() {
+        for (last, is_unbroken) in [(4, true), (5, false)] {
+            let mut id = member_attempt();
+            id.hears(Some(&MemberAnswer::Grant(GrantAnswer::Granted { fence: fence(5) })));
+            let renewal = id.renewal(Some(fence(7)));
+            assert_eq!(id.is_unbroken(&renewal, Some(fence(last))), is_unbroken, "{last}");
+        }
     }
 
     /// Regression: the member had the lease, and the answer that it does not have it any more was
@@ -343,5 +359,12 @@ mod tests {
                 assert!(id.call_ends(ANSWERED), "the release has ended");
             }
         }
+
+        let mut renewed_meanwhile = asked();
+        renewed_meanwhile.call_ends(ANSWERED);
+        renewed_meanwhile.lets_go();
+        renewed_meanwhile.asks();
+        assert!(!renewed_meanwhile.call_ends(ANSWERED), "the release comes first");
+        assert!(renewed_meanwhile.let_go(DONE), "it may take again what the release let go");
     }
 }

@@ -193,6 +193,21 @@ fn an_attempt_that_is_over_is_gone_once_its_calls_have_ended_and_its_ids_are_giv
     assert!(world.machine.is_gone());
 }
 
+/// One of three holds it for somebody else, and one failed: what the third would answer decides.
+#[test]
+fn a_lock_is_said_to_be_held_only_if_enough_members_are_likely_to_answer() {
+    for is_silent in [false, true] {
+        let mut world = World::of(3);
+        let asked = world.ask(WaitMode::Try);
+        world.process.silent.extend(is_silent.then_some(2));
+        world.says(&asked[0], busy(1, None));
+        world.fails(&asked[1]);
+        let step = world.step();
+        assert_eq!(matches!(step, QuorumStep::Done(Err(_))), is_silent, "{step:?}");
+        assert_eq!(matches!(step, QuorumStep::Refused { .. }), !is_silent, "{step:?}");
+    }
+}
+
 #[test]
 fn an_attempt_that_waits_is_in_one_queue_and_asks_that_member_first() {
     let mut world = World::of(3);
