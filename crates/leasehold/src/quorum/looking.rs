@@ -215,6 +215,9 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize, silent: u
         });
         let mut held = (*one).clone();
         held.remaining = same[majority.min(same.len()) - 1].remaining;
+        // A member that was away when a writer became a reader shows the writer for a while.
+        held.mode =
+            same.iter().map(|one| one.mode).find(|mode| *mode != Mode::Exclusive).unwrap_or(held.mode);
         held.fence =
             agreed_fence(&all, one, majority).or_else(|| same.iter().filter_map(|one| one.fence).max());
         seen.push((same.len(), held));

@@ -92,3 +92,13 @@ fn shared_holders_are_shown_in_the_order_of_their_fences() {
     let early = shown(7, 0, 5, None);
     assert_eq!(both(&late[0], &early), [early.clone(), late[0].clone()]);
 }
+
+/// Regression: the first member had been away when the writer became a reader. The reader was said to
+/// have the key alone, and another reader was left out if a member did not answer.
+#[test]
+fn a_writer_that_became_a_reader_is_shown_as_one() {
+    let [writer, other] = [7, 8].map(|attempt| shown(attempt, 0, attempt as u64, Some(SECOND)));
+    let readers = [writer.clone(), other].map(|reader| reader.in_mode(Mode::Shared));
+    let both = KeyState::new(key("k"), readers.to_vec(), vec![]);
+    assert_eq!(held_by_a_majority(&[at(writer), both], 2, 1), readers);
+}
