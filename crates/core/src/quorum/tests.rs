@@ -252,6 +252,24 @@ fn a_transferred_lease_is_renewed_and_taken_again_only_where_the_record_permits(
 }
 
 #[test]
+fn an_attempt_keeps_its_place_while_a_majority_answers_and_asks_no_longer_than_its_lease_would_last() {
+    let mut world = World::of(3);
+    for question in world.ask(WAIT) {
+        world.says(&question, busy(1, (question.member == 0).then_some(0)));
+    }
+    world.answer();
+    let holder = world.machine.holder(0);
+    world.process.silent.insert(2);
+    let first = world.ask(WAIT);
+    assert_eq!((first.len(), first[0].holder), (1, holder));
+    let QuorumStep::WaitUntil(until) = world.step() else { panic!() };
+    world.now = until;
+    assert!(matches!(world.step(), QuorumStep::Done(Err(_))));
+    world.process.silent.insert(1);
+    assert_ne!(world.ask(WAIT)[0].holder, holder);
+}
+
+#[test]
 fn an_attempt_whose_queue_is_gone_starts_over() {
     let mut world = World::of(3);
     for question in world.ask(WAIT) {
