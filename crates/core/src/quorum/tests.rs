@@ -269,6 +269,49 @@ fn an_attempt_keeps_its_place_while_a_majority_answers_and_asks_no_longer_than_i
     assert_ne!(world.ask(WAIT)[0].holder, holder);
 }
 
+/// The lock there may be left over, of another program, or a rival's that has no majority.
+#[test]
+fn an_attempt_in_a_queue_asks_the_others_too_if_the_lock_there_may_mean_nothing() {
+    let ours = |number: u128| Owner::Holder { holder: Holder::from_bits(number << 64), label: None };
+    let foreign = Owner::Foreign { value: b"x"[..].into() };
+    for (rivals, owner, before, left, asks) in [
+        ([1, 1, 1], ours(1), 0, 6, false),
+        ([1, 1, 1], ours(1), 0, 4, true),
+        ([1, 1, 1], ours(1), 1, 4, false),
+        ([1, 1, 1], foreign, 1, 6, true),
+        ([1, 2, 3], ours(1), 1, 6, true),
+    ] {
+        let mut world = World::of(3);
+        for (question, rival) in world.ask(WAIT).iter().zip(rivals) {
+            world.says(question, busy(rival, (question.member == 0).then_some(0)));
+        }
+        world.answer();
+        let first = world.ask(WAIT);
+        let GrantAnswer::Busy { mut held_by, place } = busy(1, Some(before)) else { unreachable!() };
+        (held_by.owner, held_by.remaining) = (owner, Some(Duration::from_secs(left)));
+        world.says(&first[0], GrantAnswer::Busy { held_by, place });
+        assert_eq!(world.questions().0.len(), if asks { 2 } else { 0 }, "{rivals:?} {before} {left}");
+    }
+}
+
+#[test]
+fn a_majority_waits_briefly_for_the_queue_member_unless_it_is_silent() {
+    for is_silent in [false, true] {
+        let mut world = World::of(3);
+        let asked = world.ask(WaitMode::Try);
+        world.process.silent.extend(is_silent.then_some(0));
+        world.says(&asked[1], granted(FENCE));
+        world.says(&asked[2], granted(FENCE));
+        if !is_silent {
+            let courtesy = world.now + QuorumAttempt::COURTESY;
+            assert_eq!(world.step(), QuorumStep::WaitUntil(courtesy));
+            world.now = courtesy;
+            assert_eq!(world.step(), QuorumStep::Silent { member: 0 });
+        }
+        assert_eq!(world.answer(), granted(FENCE));
+    }
+}
+
 #[test]
 fn an_attempt_whose_queue_is_gone_starts_over() {
     let mut world = World::of(3);
