@@ -387,6 +387,24 @@ fn readers_wait_behind_a_writer_that_is_queued_at_the_queue_member() {
 }
 
 #[test]
+fn a_majority_leaves_for_waiters_at_the_queue_member_only_if_readers_meet_there() {
+    for (reads, held) in [(true, Mode::Exclusive), (false, Mode::Shared), (true, Mode::Shared)] {
+        let mut world = World::of(3);
+        if reads {
+            world.attempt.claim = world.attempt.claim.reading();
+        }
+        let asked = world.ask(WaitMode::Try);
+        world.says(&asked[1], granted(FENCE));
+        world.says(&asked[2], granted(FENCE));
+        let GrantAnswer::Busy { mut held_by, place } = busy(1, None) else { unreachable!() };
+        held_by.mode = held;
+        world.says(&asked[0], GrantAnswer::Busy { held_by, place });
+        let leaves = matches!(world.step(), QuorumStep::Refused { .. });
+        assert_eq!(leaves, reads && held == Mode::Shared, "otherwise it gives way: {reads} {held:?}");
+    }
+}
+
+#[test]
 fn a_break_at_so_many_members_that_no_majority_is_left_is_reported() {
     let mut world = World::of(3);
     for question in world.ask(WaitMode::Try) {
