@@ -147,11 +147,7 @@ fn end(
             if !state.holders.iter().any(|one| one.owner.is_same(&held.owner)) {
                 return was_broken(store.clone(), key, agreed).await;
             }
-            let before = its;
             its = fence_at(&state, &held);
-            if its == before {
-                break;
-            }
         }
         Err(Fault::passing(store.name(), "its fence changes while the lease is broken: try again"))
     })
