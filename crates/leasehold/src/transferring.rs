@@ -6,7 +6,9 @@ use std::fmt;
 use std::time::Duration;
 
 pub use leasehold_core::TransferToken;
-use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, HolderInfo, Instant, Loss, Misuse, Successor, Ttl};
+use leasehold_core::{
+    Attempt, Fault, Fence, HoldAnswer, Holder, Instant, Loss, MemberVote, Misuse, Successor, Ttl,
+};
 
 use self::pending::{PendingAdoption, PendingTransfer};
 use crate::error::source_of;
@@ -172,15 +174,11 @@ impl Locks {
         let attempt = attempt_of(token, Ttl::DEFAULT).with_signal(self.defaults().signal);
         let until = handle.runtime.now() + self.defaults().outage_limit;
         let (released, in_doubt) = handle.ask_until(until, || handle.store.release(&attempt)).await;
+        let HoldAnswer::NotHeld { key, held_by } = released? else { return Ok(()) };
+        let loss = handle.loss(&attempt, key, held_by);
         // If the answer to an earlier release was lost, that release may have succeeded. But the fence is
         // also that of an adopter, and of nobody who takes the lock after a release.
-        let is_adopted = |held_by: &HolderInfo| held_by.fence == Some(token.fence);
-        match released? {
-            HoldAnswer::NotHeld { key, held_by } if !in_doubt || held_by.as_ref().is_some_and(is_adopted) => {
-                Err(TransferError::Lost(handle.loss(&attempt, key, held_by)))
-            }
-            _ => Ok(()),
-        }
+        if in_doubt && !is_held_with(token.fence, &loss) { Ok(()) } else { Err(TransferError::Lost(loss)) }
     }
 }
 
@@ -206,6 +204,21 @@ async fn succeed(
             Err(TransferError::Lost(handle.loss(attempt, key, held_by)))
         }
     }
+}
+
+/// Returns true if the holder that was named has this fence, or has it at any member of a quorum: at
+/// others it may have a greater one.
+fn is_held_with(fence: Fence, loss: &Loss) -> bool {
+    let named = match loss {
+        Loss::TakenByOther { held_by, .. } => Some(&**held_by),
+        _ => None,
+    };
+    let votes = loss.quorum_report().into_iter().flat_map(|report| &report.members);
+    let shown = votes.filter_map(|(_, vote)| match vote {
+        MemberVote::Held(held_by) => Some(held_by),
+        _ => None,
+    });
+    named.into_iter().chain(shown).any(|held_by| held_by.fence == Some(fence))
 }
 
 /// The holder that the store has until somebody adopts the lock.

@@ -86,8 +86,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a release of a transferred lock that is tried again does not look for an adopter",
         file: "crates/leasehold/src/transferring.rs",
-        from: "held_by.fence == Some(token.fence)",
-        to: "held_by.fence != Some(token.fence)",
+        from: "in_doubt && !is_held_with(token.fence, &loss)",
+        to: "in_doubt",
         tests: &[(
             InMemory,
             "transferring::a_release_of_a_transferred_lock_that_is_tried_again_says_that_it_was_adopted_before",
@@ -496,6 +496,16 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(
             InMemory,
             "guards_in_virtual_time::a_mark_whose_answer_was_lost_counts_although_the_lock_is_lost_by_now",
+        )],
+    },
+    Bug {
+        name: "an adopter is looked for at one member of a quorum",
+        file: "crates/leasehold/src/transferring.rs",
+        from: "named.into_iter().chain(shown)",
+        to: "named.into_iter()",
+        tests: &[(
+            Quorum,
+            "outages::a_transferred_lock_that_was_adopted_is_not_said_to_be_released_whatever_fence_a_member_has",
         )],
     },
     Bug {

@@ -268,6 +268,33 @@ async fn a_member_that_missed_a_transfer_releases_the_lock_when_it_is_back() {
     assert_eq!(next.store.under_way(), 0);
 }
 
+/// Regression: a member that had been away had a greater fence than the agreed one, and was named as
+/// the adopter's. So a release that was tried again took the adopter for a later holder, and returned
+/// as if it had released the lock.
+#[tokio::test(start_paused = true)]
+async fn a_transferred_lock_that_was_adopted_is_not_said_to_be_released_whatever_fence_a_member_has() {
+    let (world, giver) = process_of(3);
+    let [next, other] = [(); 2].map(|()| world.process());
+    giver.set([0], &CallFate::Refused);
+    let guard = giver.locks.mutex("k").lock().await.unwrap();
+    giver.set([0], &CallFate::Fair);
+    sleep(Duration::from_millis(5)).await;
+    assert!(next.locks.mutex("k").try_lock().await.unwrap().is_none());
+    sleep(Duration::from_millis(5)).await;
+    guard.renew(TTL).await.unwrap();
+    let token = guard.transfer(TTL).await.unwrap();
+    other.set(0..3, &CallFate::Refused);
+    let releasing = other.locks.release_transfer(&token);
+    let adopting = async {
+        sleep(Duration::from_millis(20)).await;
+        let adopted = next.locks.adopt(&token).await.unwrap();
+        other.set(0..2, &CallFate::Fair);
+        adopted
+    };
+    let (released, adopted) = tokio::join!(releasing, adopting);
+    assert!(adopted.is_held() && matches!(released, Err(TransferError::Lost(_))), "{released:?}");
+}
+
 /// It cannot know whether the lock was adopted elsewhere and released meanwhile, and a later holder has
 /// a greater fence.
 #[tokio::test(start_paused = true)]
