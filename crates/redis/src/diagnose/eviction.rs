@@ -33,9 +33,15 @@ pub(super) fn judge(setting: &Setting, facts: &Facts) -> Finding {
             let what = format!(
                 "{used} of {limit} bytes (maxmemory) are in use, and nothing is deleted to make room"
             );
-            let why = "a server that is full refuses new locks (OOM)";
+            // The server does not count the buffers of its replicas and of its append-only file.
+            let counted = used.saturating_sub(facts.number("mem_not_counted_for_evict").unwrap_or(0));
+            let (severity, why) = if counted > limit {
+                (Severity::Unsafe, "the server is full, and so refuses new locks (OOM)")
+            } else {
+                (Severity::Warning, "a server that is full refuses new locks (OOM)")
+            };
             let advice = "raise maxmemory, or free memory there";
-            setting.finding(Severity::Warning, "eviction", what, why).advice(advice)
+            setting.finding(severity, "eviction", what, why).advice(advice)
         }
         _ => setting.note("eviction", "the server deletes no keys to make room (noeviction)"),
     }
@@ -65,5 +71,17 @@ mod tests {
     fn a_server_that_is_nearly_full_is_a_warning() {
         let used = |used| judged(&format!("maxmemory:1000\nmaxmemory_policy:noeviction\nused_memory:{used}"));
         assert_eq!((used(900).severity, used(800).severity), (Severity::Warning, Severity::Note));
+    }
+
+    /// Regression: a server that was full, and refused every lock, was a warning like one that is nearly
+    /// full, so the doctor exited with 1, which means that locks work.
+    #[test]
+    fn a_server_that_is_full_is_unsafe() {
+        let used = |uncounted| {
+            judged(&format!(
+                "maxmemory:1000\nmaxmemory_policy:noeviction\nused_memory:1100\nmem_not_counted_for_evict:{uncounted}"
+            ))
+        };
+        assert_eq!((used(0).severity, used(100).severity), (Severity::Unsafe, Severity::Warning));
     }
 }
