@@ -26,20 +26,24 @@ pub(super) fn judge(setting: &Setting, facts: &Facts) -> Vec<Finding> {
     }
     let replicas = facts.replicas();
     let online = replicas.iter().filter(|replica| replica.is_online).count();
+    // A replica that hangs stays online until `repl-timeout` has passed, and confirms nothing.
+    let in_touch = replicas.iter().filter(|replica| replica.is_online && replica.lag < LATE).count();
     let asked = setting.confirmation.map_or(0, |confirmation| confirmation.replicas);
     let mut findings = Vec::new();
-    if usize::try_from(asked).unwrap_or(usize::MAX) > online {
-        let what = format!("{online} replicas are in touch, and the URL says replicas={asked}");
+    if usize::try_from(asked).unwrap_or(usize::MAX) > in_touch {
+        let what = format!("{in_touch} replicas are in touch, and the URL says replicas={asked}");
         let why = "a lease counts only when so many have it, so no lock is granted";
         let advice = "start more replicas, or ask for fewer in the URL";
         findings.push(setting.finding(Severity::Unsafe, ABOUT, what, why).advice(advice));
     }
     let least = facts.number("min-replicas-to-write").unwrap_or(0);
-    if usize::try_from(least).unwrap_or(usize::MAX) > online {
+    // As the server counts them: without those that it last heard of before `min-replicas-max-lag`.
+    let good = facts.number("min_slaves_good_slaves").unwrap_or(online as u64);
+    if least > good {
         let what =
-            format!("{online} replicas are in touch, and the server wants {least} (min-replicas-to-write)");
+            format!("{good} replicas are in touch, and the server wants {least} (min-replicas-to-write)");
         let why = "until they are, it refuses every write, and so every lock";
-        let mend = format!("CONFIG SET min-replicas-to-write {online}");
+        let mend = format!("CONFIG SET min-replicas-to-write {good}");
         findings.push(setting.finding(Severity::Unsafe, ABOUT, what, why).at_server(mend));
     }
     if replicas.is_empty() {
@@ -87,14 +91,37 @@ fn late(setting: &Setting, replica: &Replica) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use leasehold_core::Remedy;
 
     use super::*;
+    use crate::address::parameters::Confirmation;
 
     const PAIR: &str = "role:master\nmaster_repl_offset:9\nslave0:ip=h,port=1,state=online,offset=9,lag=0";
 
     fn judged(info: &str) -> Vec<Finding> {
         judge(&Setting::of_one_server(), &Facts::of(info))
+    }
+
+    /// Regression: a replica that was stopped is still connected, so the doctor only warned that it lags,
+    /// and exited with 1, while the server refused every write (NOREPLICAS), or with `replicas=1` no
+    /// grant was confirmed.
+    #[test]
+    fn a_replica_that_hangs_is_not_in_touch() {
+        let slave = "role:master\nslave0:ip=h,port=1,state=online,offset=9,lag=9";
+        let refuses = |good| {
+            let info = format!("{slave}\nmin-replicas-to-write:1\nmin_slaves_good_slaves:{good}");
+            has(&judged(&info), ABOUT, Severity::Unsafe)
+        };
+        assert!(refuses(0) && !refuses(1));
+        let confirmation =
+            Some(Confirmation { replicas: 1, on_disk: false, limit: Duration::from_millis(250) });
+        let confirms = |info: &str| {
+            let setting = Setting { confirmation, ..Setting::of_one_server() };
+            !has(&judge(&setting, &Facts::of(info)), ABOUT, Severity::Unsafe)
+        };
+        assert!(!confirms(slave) && confirms(PAIR));
     }
 
     fn has(findings: &[Finding], about: &str, severity: Severity) -> bool {
