@@ -20,6 +20,10 @@ const ABOUT: &str = "push";
 const WHY: &str = "who waits is not told of its turn, and asks several times a second instead; holders hear late of a lease that was \
                    broken";
 
+/// The same of a user that may subscribe, but not publish.
+const WHY_UNPUBLISHED: &str = "who waits is not told that this user has released the lock, and asks only after some seconds; holders hear late \
+                               of a lease that was broken";
+
 const PAYLOAD: &[u8] = b"diagnose";
 
 /// The permissions for publishing and subscribing, in addition to the channels.
@@ -46,7 +50,8 @@ impl DiagnosisRun<'_> {
                 self.setting.note(ABOUT, note)
             }
             Some(Err(fault)) => {
-                let finding = self.setting.finding(Severity::Warning, ABOUT, &fault.reason, WHY);
+                let why = if fault.reason.contains(" may not run publish") { WHY_UNPUBLISHED } else { WHY };
+                let finding = self.setting.finding(Severity::Warning, ABOUT, &fault.reason, why);
                 let rules = format!("{} {RULES}", link.topology.connector.channels().rule());
                 if is_refused(&fault) { finding.at_server(self.setting.allow(&rules)) } else { finding }
             }

@@ -161,6 +161,21 @@ async fn a_user_that_may_not_subscribe_gets_a_finding_with_the_cost() {
     }
 }
 
+/// Regression: the reason said that waiters ask several times a second instead. They do so only where
+/// they may not subscribe; here they rely on being told, and learn of a release after some seconds.
+#[tokio::test]
+async fn a_user_that_may_not_publish_leaves_waiters_untold_for_some_seconds() {
+    for protocol in ["resp3", "resp2"] {
+        let rules: Vec<_> = MINIMAL.split(' ').filter(|word| *word != "+publish").collect();
+        let server = Server::setup(Flavor::Redis82).acl_user("app", &rules.join(" ")).start();
+        let store = store(&format!("redis://app:secret@127.0.0.1:{}?protocol={protocol}", server.port()));
+        let findings = diagnosed(&store).await;
+        let why = &found(&findings, "push", Severity::Warning, &["may not run publish"]).why;
+        assert!(why.contains("after some seconds") && !why.contains("times a second"), "{why}");
+        mends(&server, &store, "push", Severity::Warning, &["+publish"]).await;
+    }
+}
+
 #[tokio::test]
 async fn a_pair_that_keeps_nothing_on_disk_is_unsafe_and_each_command_mends_its_finding() {
     for flavor in [Flavor::Redis70, Flavor::Valkey91] {
