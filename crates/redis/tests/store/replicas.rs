@@ -163,6 +163,30 @@ async fn a_mark_counts_only_when_the_replica_has_it_and_is_gone_only_when_it_is_
     }
 }
 
+/// Regression: `WAIT` on a connection that has written nothing confirms at once. So a second process that
+/// repeated a `forget`, after the first was told that no replica had forgotten the mark, was answered
+/// that there was none; after a failover the job counted as done again.
+#[tokio::test]
+async fn a_mark_that_another_connection_deleted_is_gone_only_when_it_is_gone_at_the_replica() {
+    for flavor in Flavor::ALL {
+        let (master, replica) = pair(flavor).await;
+        let [patient, store] = ["5s", "300ms"]
+            .map(|limit| confirmed(&master, &format!("&call-limit=10s&replicas-limit={limit}")));
+        let ours = attempt(&["k"]);
+        granted(grant(&patient, &ours).await);
+        let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
+        assert_eq!(patient.mark(&ours, &mark, Duration::from_secs(60)).await, Ok(HoldAnswer::Done));
+        replica.stop();
+        let words = ["0 of 1 replicas", "does not count"];
+        passing(store.forget(&key("k")).await, &words);
+        let other = confirmed(&master, "");
+        passing(other.forget(&key("k")).await, &words);
+        replica.cont();
+        assert_eq!(patient.forget(&key("k")).await, Ok(None), "{flavor}: by the first try");
+        assert_eq!(replica.keys("leasehold:m*"), [""; 0], "{flavor}: answered, and so it is gone");
+    }
+}
+
 /// The grant of a hand-over was written on another connection, for which ours cannot ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_handed_over_counts_only_when_it_is_confirmed_too() {

@@ -294,6 +294,13 @@ fn content(subject: &mut Subject) -> Vec<(Vec<u8>, Vec<u8>)> {
     keys.into_iter().map(|key| (key.clone(), run(subject, cmd("DUMP").arg(key)))).collect()
 }
 
+/// How many changes the server counts.
+fn changes(subject: &mut Subject) -> u64 {
+    let info: String = run(subject, cmd("INFO").arg("persistence"));
+    let counted = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+    counted.unwrap().parse().unwrap()
+}
+
 fn set(subject: &mut Subject, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
     run::<()>(subject, cmd("SET").arg(key.as_ref()).arg(value.as_ref()));
 }
@@ -647,7 +654,10 @@ fn a_mark_is_forgotten_once(subject: &mut Subject) {
         let time: u64 = redis::from_redis_value(time.clone()).unwrap();
         ensure!(rest == said && (now..now + 60 * SECOND).contains(&time), value);
     };
+    // A replica confirms a `forget` only if it writes.
+    let written = changes(subject);
     is_said(subject, &script::FORGET, &[Value::Int(6)]);
+    ensure!(changes(subject) > written);
     is_said(subject, &script::MARKED, &[Value::Int(6)]);
     set(subject, &mark, "done");
     let done = [Value::Int(0), Value::BulkString(b"done".to_vec())];
