@@ -269,8 +269,9 @@ pub(crate) enum ReleaseOutcome {
     Unconfirmed(String),
 }
 
-/// The time limit for the store once the command has ended. Waiting longer for a store that does
-/// not answer gains nothing: the lease expires on its own.
+/// The time limit for the store once the command has ended, of the record that the job is done and of the
+/// release together. Waiting longer for a store that does not answer gains nothing: the lease expires on
+/// its own.
 #[derive(Debug)]
 pub(crate) struct ReleaseLimit {
     began: Instant,
@@ -283,6 +284,9 @@ impl ReleaseLimit {
     const LIMIT: Duration = Duration::from_secs(3);
     /// After this time, people want to know what is being waited for.
     const SILENCE: Duration = Duration::from_secs(1);
+    /// What the record leaves to the release, of this or a quarter: one call. A server answers a release
+    /// also while its replicas do not confirm the record.
+    pub(crate) const FOR_THE_RELEASE: Duration = Duration::from_millis(500);
 
     /// At the end of the lease, nothing is left to release.
     pub(crate) fn begin(guard: &Guard) -> Self {
@@ -299,17 +303,20 @@ impl ReleaseLimit {
         self.limit.saturating_sub(self.began.elapsed())
     }
 
-    /// The result in the time that is left, unless a signal comes first. Reports a wait that takes
-    /// a while.
+    /// The result in the time that is left, except so much, unless a signal comes first. Reports a wait
+    /// that takes a while.
     pub(crate) async fn hear<T>(
         &mut self,
+        what: &str,
+        except: Duration,
         request: &LockRequest,
         signals: &mut Signals,
         answer: impl Future<Output = T>,
     ) -> Option<T> {
+        let limit = self.limit - except.min(self.limit / 4);
         let mut answer = pin!(answer);
         loop {
-            let until = if self.announced { self.limit } else { self.limit.min(Self::SILENCE) };
+            let until = if self.announced { limit } else { limit.min(Self::SILENCE) };
             tokio::select! {
                 biased;
                 answer = &mut answer => return Some(answer),
@@ -317,12 +324,12 @@ impl ReleaseLimit {
                 () = sleep(until.saturating_sub(self.began.elapsed())) => {}
             }
             let (store, left) = (&request.place.store, self.left());
-            if left.is_zero() {
+            if self.began.elapsed() >= limit {
                 return None;
             }
             self.announced = true;
             say::line(format_args!(
-                "{}: {store} has not confirmed the release: trying for {left:.0?} more",
+                "{}: {store} has not confirmed {what}: trying for {left:.0?} more",
                 request.keys
             ));
         }
@@ -338,7 +345,7 @@ pub(crate) async fn give_back(
     signals: &mut Signals,
 ) -> ReleaseOutcome {
     let keys = &request.keys;
-    match last.hear(request, signals, guard.release()).await {
+    match last.hear("the release", Duration::ZERO, request, signals, guard.release()).await {
         Some(Ok(_)) => {
             request.status.tell(Event::Released);
             undo_within(last.left(), locks, signals).await;
