@@ -57,6 +57,10 @@ struct Known {
     map: Map,
     /// When the owners in the map were asked for.
     learnt: Option<Instant>,
+    /// The node that named them.
+    named_by: Option<Node>,
+    /// Nodes that may be cut off from the others, and since when. They are asked last for the owners.
+    doubted: HashMap<Node, Instant>,
     clients: HashMap<Node, Arc<Client>>,
     /// When the other slots of an abstaining node were last put into quarantine.
     vouched: HashMap<Node, Instant>,

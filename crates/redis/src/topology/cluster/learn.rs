@@ -41,7 +41,10 @@ impl Cluster {
             return Ok(owner);
         }
         self.learn(self.runtime.now()).await?;
-        known().ok_or_else(|| self.faults.passing(format_args!("no node of the cluster serves slot {slot}")))
+        known().ok_or_else(|| {
+            self.doubt(None);
+            self.faults.passing(format_args!("no node of the cluster serves slot {slot}"))
+        })
     }
 
     /// Asks for the owners of all slots, unless somebody has asked since this instant: then the
@@ -60,12 +63,14 @@ impl Cluster {
             let client = self.client(&node);
             Box::pin(async move {
                 let sent = self.runtime.now();
-                Ok((sent, client.owners(&node).await?))
+                let map = client.owners(&node).await?;
+                Ok((sent, node, map))
             })
         };
         match Box::pin(self.first_to_answer(self.to_ask(), ask)).await {
-            Ok((sent, map)) => {
+            Ok((sent, node, map)) => {
                 self.know(sent, |known| *known = map);
+                self.known().named_by = Some(node);
                 Ok(())
             }
             Err(faults) => {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use leasehold_core::{Fault, Notices};
 
@@ -11,6 +12,9 @@ use crate::client::{Client, Source};
 use crate::connection::push_health::PushHealth;
 use crate::redirect::Node;
 use crate::topology::{Place, Topology};
+
+/// How long nodes are asked last that may be cut off from the others.
+const DOUBTED_FOR: Duration = Duration::from_secs(5);
 
 impl Cluster {
     pub(super) fn client(&self, node: &Node) -> Arc<Client> {
@@ -31,15 +35,30 @@ impl Cluster {
     }
 
     /// The nodes to ask for the owners of slots: those with a connection first, because a node that
-    /// is cut off has none.
+    /// cannot be reached has none, and last those that may be cut off from the others.
     pub(super) fn to_ask(&self) -> Vec<Node> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let known = self.known();
+        let now = self.runtime.now();
+        let mut known = self.known();
+        known.doubted.retain(|_, since| now < *since + DOUBTED_FOR);
         let mut nodes = self.seeds.and(known.map.masters());
         let begin = turn % nodes.len().max(1);
         nodes.rotate_left(begin);
-        nodes.sort_by_key(|node| known.clients.get(node).is_none_or(|client| !client.is_up()));
+        nodes.sort_by_key(|node| {
+            let is_up = known.clients.get(node).is_some_and(|client| client.is_up());
+            (known.doubted.contains_key(node), !is_up)
+        });
         nodes
+    }
+
+    /// Notes that a slot has no owner, or that this owner accepts no requests. The owner may be cut off
+    /// from the other nodes, and so may the node that named it: it still answers, with the owners that it
+    /// knew.
+    pub(super) fn doubt(&self, owner: Option<&Node>) {
+        let now = self.runtime.now();
+        let mut known = self.known();
+        let doubted: Vec<_> = known.named_by.iter().chain(owner).map(|node| (node.clone(), now)).collect();
+        known.doubted.extend(doubted);
     }
 
     /// Makes all connections subscribe to notices for holders from now on.

@@ -92,7 +92,10 @@ impl Cluster {
         match redirect {
             Redirect::Moved(owner) => self.moved(slot, &place(owner)),
             Redirect::Ask(node) => return Some(place(node)),
-            Redirect::Elsewhere => self.learn_later(),
+            Redirect::Elsewhere => {
+                self.doubt(Some(asked));
+                self.learn_later();
+            }
             Redirect::Later => {}
         }
         None

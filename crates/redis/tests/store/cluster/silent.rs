@@ -1,13 +1,15 @@
 //! Nodes of a cluster that hang, die or leave.
 
+use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Store, WaitMode};
+use leasehold_core::{HoldAnswer, Store, WaitMode};
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
 use super::replicas::replica;
 use crate::queue::{until, until_answered};
+use crate::replicas::linked;
 use crate::world::{attempt, cluster_store, granted, passing};
 
 /// Regression: each caller asked all nodes anew, after the caller before it had asked them in vain,
@@ -100,6 +102,49 @@ async fn a_node_that_has_left_the_cluster_is_passed_over() {
         granted(store.grant(&attempt(&["k"]), WaitMode::Try).await);
         let answer = cluster_store(&alone).open().await;
         passing(answer, &["no slots", "give the cluster's slots to nodes"]);
+    }
+}
+
+/// Regression: the node with the only connection was asked first which node owns a slot. If it was cut
+/// off from the other nodes, but not from here, it named itself each time, and refused each request: no
+/// new process found the node that had replaced it, and a holder lost its lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_cut_off_from_the_others_does_not_hide_the_one_that_replaced_it() {
+    // Later versions tell each other to forget a node, too.
+    for flavor in [Flavor::Redis62, Flavor::Redis70] {
+        let cluster = Cluster::start(flavor, 3, 1);
+        let owner = cluster.owner(slot_of(b"k"));
+        let replica = replica(&cluster, owner);
+        linked(owner, replica).await;
+        let others: Vec<_> = cluster.nodes().iter().filter(|node| node.port() != owner.port()).collect();
+        let urls = others.iter().map(|node| format!("127.0.0.1:{}", node.port()));
+        let url =
+            format!("redis+cluster://127.0.0.1:{},{}", owner.port(), urls.collect::<Vec<_>>().join(","));
+        let is_elsewhere = |name: &String| cluster.owner(slot_of(name.as_bytes())).port() != owner.port();
+        let elsewhere = (0..).map(|n| format!("k{n}")).find(is_elsewhere).unwrap();
+        let ours = attempt(&["k"]);
+        // The replica has it, too.
+        let patient = cluster_store(&format!("{url}?replicas=1&call-limit=10s&replicas-limit=5s"));
+        granted(patient.grant(&ours, WaitMode::Try).await);
+        let holds = cluster_store(&url);
+        assert_eq!(holds.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+        // It knows none of the others any more, and ignores what they say.
+        for other in &others {
+            let id = other.text(&["CLUSTER", "MYID"]);
+            owner.text(&["CLUSTER", "FORGET", id.as_text().unwrap()]);
+        }
+        assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
+        let info = || owner.text(&["CLUSTER", "INFO"]);
+        let is_down = || info().as_text().is_some_and(|info| info.contains("cluster_state:fail"));
+        cluster.wait_until("it refuses requests", is_down);
+        let limit = Duration::from_secs(3);
+        let renewed = || async { holds.renew(from_ref(&ours)).await.remove(0) };
+        assert_eq!(until_answered(limit, renewed).await, HoldAnswer::Done, "{flavor}");
+        // One is of its former slots, and the other is of a slot whose owner it does not know.
+        for name in ["{k}other", &*elsewhere] {
+            let (store, attempt) = (cluster_store(&url), attempt(&[name]));
+            granted(Ok(until_answered(limit, || store.grant(&attempt, WaitMode::Try)).await));
+        }
     }
 }
 
