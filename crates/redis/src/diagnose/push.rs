@@ -50,7 +50,11 @@ impl DiagnosisRun<'_> {
                 self.setting.note(ABOUT, note)
             }
             Some(Err(fault)) => {
-                let why = if fault.reason.contains(" may not run publish") { WHY_UNPUBLISHED } else { WHY };
+                let is_unpublished =
+                    [" may not run publish", "unknown command 'PUBLISH'", "unknown command `PUBLISH`"]
+                        .iter()
+                        .any(|words| fault.reason.contains(words));
+                let why = if is_unpublished { WHY_UNPUBLISHED } else { WHY };
                 let finding = self.setting.finding(Severity::Warning, ABOUT, &fault.reason, why);
                 let rules = format!("{} {RULES}", link.topology.connector.channels().rule());
                 if is_refused(&fault) { finding.at_server(self.setting.allow(&rules)) } else { finding }

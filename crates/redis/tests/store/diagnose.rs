@@ -174,6 +174,12 @@ async fn a_user_that_may_not_publish_leaves_waiters_untold_for_some_seconds() {
         assert!(why.contains("after some seconds") && !why.contains("times a second"), "{why}");
         mends(&server, &store, "push", Severity::Warning, &["+publish"]).await;
     }
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let server = Server::setup(flavor).arg("rename-command", "PUBLISH nothing").start();
+        let findings = diagnosed(&store(&server.url())).await;
+        let why = &found(&findings, "push", Severity::Warning, &["PUBLISH"]).why;
+        assert!(why.contains("after some seconds"), "{flavor}: {why}");
+    }
 }
 
 #[tokio::test]
