@@ -560,6 +560,26 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Store, "replicas::a_renewal_for_less_than_is_left_counts_only_when_the_replica_has_it")],
     },
     Bug {
+        name: "a mark that is not there is forgotten without a write",
+        file: "crates/redis/src/scripts/forget.lua",
+        from: "redis.call('SET', KEYS[1], '')",
+        to: "",
+        tests: &[(
+            Store,
+            "replicas::a_mark_that_another_connection_deleted_is_gone_only_when_it_is_gone_at_the_replica",
+        )],
+    },
+    Bug {
+        name: "a node of a cluster that refuses requests is asked first for the owners",
+        file: "crates/redis/src/topology/cluster/way.rs",
+        from: "self.doubt(Some(asked));",
+        to: "",
+        tests: &[(
+            Store,
+            "cluster::silent::a_node_that_is_cut_off_from_the_others_does_not_hide_the_one_that_replaced_it",
+        )],
+    },
+    Bug {
         name: "a release waits for a task of an ended runtime to connect",
         file: "crates/redis/src/connection/link.rs",
         from: "State::Connecting(made, of) if *of == generation &&",
