@@ -187,9 +187,14 @@ fn is_about_login(error: &tokio_postgres::Error) -> bool {
 }
 
 /// Returns true if trying the same again at once may succeed.
+///
+/// While `REINDEX CONCURRENTLY` replaces an index, two transactions that add the same row at the same
+/// moment conflict in the new one, which `ON CONFLICT` does not consider.
 pub(crate) fn is_conflict(error: &TransactionError) -> bool {
     code(error).is_some_and(|code| {
-        *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED
+        *code == SqlState::T_R_SERIALIZATION_FAILURE
+            || *code == SqlState::T_R_DEADLOCK_DETECTED
+            || *code == SqlState::UNIQUE_VIOLATION
     })
 }
 

@@ -401,6 +401,24 @@ async fn a_deadlock_with_another_transaction_is_resolved() {
     }
 }
 
+/// Regression: while `REINDEX CONCURRENTLY` replaces an index, the server refuses one of two inserts of
+/// the same key in spite of `ON CONFLICT`. That counted as a row that the table never accepts, so the
+/// request failed for good. A trigger refuses here, as the moment cannot be chosen.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_two_add_at_once_while_its_index_is_rebuilt_is_asked_for_again() {
+    let (server, db) = served().await;
+    // The statement that serves most requests, and the transaction after it.
+    let refuses_twice = "CREATE SEQUENCE refused;
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('refused') <= 2 THEN RAISE unique_violation; END IF;
+            RETURN new;
+        END $$;
+        CREATE TRIGGER refuse BEFORE INSERT ON leasehold.lease FOR EACH ROW EXECUTE FUNCTION refuse()";
+    db.batch_execute(refuses_twice).await.unwrap();
+    take(&process(&server.url(), 5 * SECOND).await, "k").await.release().await.unwrap();
+    assert!(db.query_one("SELECT last_value > 2 FROM refused", &[]).await.unwrap().get::<_, bool>(0));
+}
+
 /// The file of the table is `/dev/full`, to which the kernel refuses to write for want of space.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_is_named_and_nothing_is_taken_and_space_is_enough_to_mend_it() {
