@@ -80,6 +80,8 @@ statements! {
          FROM (SELECT {now} AS now) AS c LEFT JOIN {s}.lease AS l ON l.key = ANY ($1::bytea[])",
     waiters: WAITERS,
     shares: "SELECT key, holder, weight, fence, label, ends, unclaimed FROM {s}.share WHERE key = ANY ($1::bytea[])",
+    unlocked_shares: "SELECT s.key, s.holder FROM {s}.share AS s JOIN unnest($1::bytea[], $2::bytea[]) AS g (key, holder) \
+         ON s.key = g.key AND s.holder = g.holder FOR UPDATE OF s SKIP LOCKED",
     unresponsive: "SELECT key, channel FROM {s}.unresponsive WHERE key = ANY ($1::bytea[])",
     marks: "SELECT key, at, fence, label, period, {now}, ends FROM {s}.mark WHERE key = ANY ($1::bytea[])",
     member: "SELECT (SELECT value FROM {s}.meta WHERE name = 'voided')::bigint, \

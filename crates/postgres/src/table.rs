@@ -129,6 +129,47 @@ fn read(
     Ok(loaded)
 }
 
+/// A transaction that has checked the fence of a share keeps its row locked, also past the end of the
+/// share. Until it ends, nothing may be granted in its place. So the share counts as held for this
+/// long from now: to remove it, a request of another holder would have to wait for that transaction.
+const CHECKED_FOR: Duration = Duration::from_secs(1);
+
+/// Lets shares that have ended count as held if another transaction has locked their rows. The rows of
+/// their keys must be locked.
+pub(crate) async fn keep_checked(
+    client: &Client,
+    sql: &Sql,
+    loaded: &mut Loaded,
+) -> Result<(), TransactionError> {
+    let Loaded { records, now, .. } = loaded;
+    let shares = records.shares.iter().flat_map(|(key, shares)| shares.all().map(move |it| (key, it)));
+    let ended = shares.filter(|(_, (_, share))| share.ends <= *now);
+    let ended: Vec<_> = ended.map(|(key, (holder, _))| (key.clone(), holder)).collect();
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let parameters = [
+        Parameter::each(&ended, Type::BYTEA_ARRAY, |(key, _)| key.as_bytes()),
+        Parameter::each(&ended, Type::BYTEA_ARRAY, |(_, holder)| bytes(*holder)),
+    ];
+    let mut unlocked = BTreeSet::new();
+    for row in client.query_typed(&sql.unlocked_shares, &Parameter::list(&parameters)).await? {
+        let row = Columns(&row);
+        unlocked.insert((row.key(0)?, row.holder(1)?));
+    }
+    let until = *now + CHECKED_FOR;
+    for share in ended.iter().filter(|share| !unlocked.contains(*share)) {
+        let (key, holder) = share;
+        if let Some(shares) = records.shares.get_mut(key) {
+            shares.change(*holder, |share| share.ends = until);
+        }
+        if let Some(lock) = records.locks.get_mut(key) {
+            lock.ends = lock.ends.max(Some(until));
+        }
+    }
+    Ok(())
+}
+
 /// Reads a mark, possibly an ended one, and the clock of the server.
 pub(crate) fn mark(row: &Columns<'_>) -> Result<(Key, Marked), TransactionError> {
     let mark = Mark::new(row.stamp(1)?, row.fence(2)?, row.label(3)?);

@@ -17,7 +17,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::sql::Sql;
 use crate::table::row::Columns;
-use crate::table::{Changes, Loaded, Requester, Selection, load, save};
+use crate::table::{Changes, Loaded, Requester, Selection, keep_checked, load, save};
 use crate::transaction_error::TransactionError;
 
 /// The inputs of a transaction other than its requests.
@@ -252,6 +252,7 @@ impl Scope {
             if let Some(voided) = &voided {
                 loaded.records.voided = Some(self.noticed(client, voided, loaded.now).await?);
             }
+            keep_checked(client, &self.sql, &mut loaded).await?;
             let before = loaded.records.clone();
             let (served, was_short) = self.apply(&mut loaded, requests);
             if !was_short {

@@ -208,6 +208,31 @@ async fn a_reader_that_was_checked_keeps_a_writer_out_until_its_transaction_ends
     assert!(matches!(reader.check(&transaction).await, Err(CheckError::Lost { .. })));
 }
 
+/// Regression: requests of other holders removed the share that had ended, and so waited for the
+/// transaction that had checked it. A holder that was never stopped lost its own share.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checked_share_that_has_ended_costs_no_other_share_and_is_not_granted_again() {
+    let server = server().await;
+    let [one, other] = two(&server.url(), LONG).await;
+    let permits = |locks: &Locks| locks.semaphore("account:1", 2).ttl(TTL);
+    let stalled = permits(&one).renewal(Renewal::Off).acquire().await.unwrap();
+    let held = permits(&other).acquire().await.unwrap();
+    let mut db = db(&server).await;
+    let transaction = db.transaction().await.unwrap();
+    stalled.check(&transaction).await.unwrap();
+    tokio::time::timeout(5 * TTL, stalled.lost()).await.unwrap();
+
+    let waits = tokio::spawn(permits(&one).acquire().within(10 * TTL));
+    tokio::time::sleep(2 * TTL).await;
+    assert!(held.is_held() && !waits.is_finished());
+    assert!(permits(&other).try_acquire().await.unwrap().is_none());
+    transaction.commit().await.unwrap();
+    let next = waits.await.unwrap().unwrap();
+    assert!(held.is_held());
+    held.release().await.unwrap();
+    next.release().await.unwrap();
+}
+
 /// A lease that has ended is refused even if nobody else has been granted the lock, and renewals do
 /// not disturb a checked writer.
 #[tokio::test(flavor = "multi_thread")]
