@@ -84,7 +84,9 @@ impl Guard {
     /// On success, the lock is held, and nobody else is granted it until the transaction ends, even
     /// if the lease ends or is broken meanwhile. So if two holders of a key both check before they
     /// commit, the second sees everything that the first wrote, and a late holder cannot commit.
-    /// Keep such transactions short: waiters wait for their end.
+    /// Keep such transactions short: waiters wait for their end. End them before the lock is
+    /// released: a release may wait for their end too, and if it waits for too long, the lock
+    /// remains until its lease ends.
     ///
     /// It executes the statement `SELECT leasehold.check(key, fence)` for each key. Other clients
     /// of the database can send that statement themselves.

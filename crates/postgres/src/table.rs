@@ -163,8 +163,9 @@ pub(crate) async fn keep_checked(
         if let Some(shares) = records.shares.get_mut(key) {
             shares.change(*holder, |share| share.ends = until);
         }
-        if let Some(lock) = records.locks.get_mut(key) {
-            lock.ends = lock.ends.max(Some(until));
+        let lock = records.locks.get_mut(key);
+        if let Some(marker) = lock.filter(|lock| matches!(lock.content, Content::Marker(_))) {
+            marker.ends = marker.ends.max(Some(until));
         }
     }
     Ok(())
