@@ -10,7 +10,7 @@ mod tables;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Diagnosis, Fault, Finding, RoundTrips, Severity, StoreRole, locked};
+use leasehold_core::{Diagnosis, Fault, FaultCause, Finding, RoundTrips, Severity, StoreRole, locked};
 use tokio::sync::Notify;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
@@ -106,7 +106,7 @@ impl Inner {
             }
             Err(fault) => {
                 let finding = Finding::new(Severity::Warning, "push", at, &fault.reason, why);
-                match fault.is_lasting() {
+                match fault.is_lasting() || fault.cause == FaultCause::NotServing {
                     // Its text says what to do.
                     true => finding,
                     false => finding.advice("allow each process two connections to the server"),

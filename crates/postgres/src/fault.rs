@@ -149,6 +149,12 @@ impl Faults {
                     "the server gave up ({message}): if it is not overloaded, give the user a longer statement_timeout"
                 ))
                 .caused_by(FaultCause::NotServing),
+            SqlState::PROGRAM_LIMIT_EXCEEDED if message.contains("NOTIFY") => self
+                .passing(format_args!(
+                    "the server's queue of notifications is full ({message}): end the oldest transaction of a session that listens, which \
+                     pg_stat_activity shows"
+                ))
+                .caused_by(FaultCause::NotServing),
             _ if class == "28" => self.lasting(&message).caused_by(FaultCause::Authentication),
             // PgBouncer. Its errors have the codes of a connection that failed.
             _ if message.contains("statement pooling mode") => self.lasting(format_args!(
@@ -201,6 +207,11 @@ pub(crate) fn is_conflict(error: &TransactionError) -> bool {
 /// Returns true if another transaction blocked this one for too long.
 pub(crate) fn is_blocked(error: &TransactionError) -> bool {
     code(error) == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
+/// Returns true if the server refused a message because its queue is full.
+pub(crate) fn is_queue_full(error: &TransactionError) -> bool {
+    code(error) == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED)
 }
 
 /// Returns true if the server is a standby, which refuses `BEGIN READ WRITE`.

@@ -21,7 +21,7 @@ use crate::address::Address;
 use crate::blocked::Blocked;
 use crate::channel;
 use crate::connect::{Live, OnNotification, connect};
-use crate::fault::{Faults, is_blocked, is_conflict, is_standby};
+use crate::fault::{Faults, is_blocked, is_conflict, is_queue_full, is_standby};
 use crate::push::{self, PushMessage};
 use crate::push_monitor::PushMonitor;
 use crate::quick::{Answered, Quick};
@@ -307,6 +307,7 @@ impl Inner {
         let requests: Vec<&Request> = batch.iter().flat_map(|asked| &asked.requests).collect();
         let Answered { mut served, mut added, error, in_doubt, .. } = self.quickly(session, &requests).await;
         let doubt = error.as_ref().map(|error| self.faults.doubted_release(error));
+        let is_queue_full = error.as_ref().is_some_and(is_queue_full);
         let mut told = Vec::new();
         // Callers whose requests are served do not wait for the others, whose rows may be locked.
         let (mut rest, mut nth) = (Vec::new(), 0);
@@ -351,6 +352,9 @@ impl Inner {
         if is_lost || !told.is_empty() && self.notify(client, told).await.is_err_and(|error| error.is_lost())
         {
             return false;
+        }
+        if is_queue_full {
+            self.relieve(client).await;
         }
         if added > 0 && !self.sweep(client).await {
             return false;
@@ -601,7 +605,19 @@ impl Inner {
         let (channels, payloads): (Vec<_>, Vec<_>) = said.into_iter().unzip();
         let parameters = [(&channels as _, Type::TEXT_ARRAY), (&payloads as _, Type::TEXT_ARRAY)];
         let notified = client.execute_typed(NOTIFY, &parameters);
-        self.within(3 * self.address.call_limit, notified).await.map(drop)
+        let notified = self.within(3 * self.address.call_limit, notified).await.map(drop);
+        if notified.as_ref().is_err_and(is_queue_full) {
+            self.relieve(client).await;
+        }
+        notified
+    }
+
+    /// Lets the server remove from a full queue what everybody has read. It does that after a message
+    /// that it accepts, and so not by itself once the queue is full.
+    async fn relieve(&self, client: &Client) {
+        let asked = client.execute_typed("SELECT pg_notification_queue_usage()", &[]);
+        // A failure shows in the next request.
+        let _ = self.within(self.address.call_limit, asked).await;
     }
 
     /// Removes ended records. Each time more rows are read than were added, so they cannot pile up.

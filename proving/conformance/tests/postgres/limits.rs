@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conformance::events::wait_for;
 use leasehold::postgres::{PostgresStore, init};
-use leasehold::{Event, LockError, Locks, LocksBuilder, TokioRuntime};
+use leasehold::{Event, LockError, Locks, LocksBuilder, Remedy, TokioRuntime};
 use leasehold_core::{Attempt, Claim, GrantAnswer, Holder, Key, Store as _, Ttl, WaitMode};
 use servers::Postgres;
 use tokio::task::{JoinSet, block_in_place};
@@ -461,6 +461,37 @@ async fn a_message_that_a_server_refuses_because_its_queue_is_full_costs_no_conn
     guard.lost().await;
     take(&other, "k").await.release().await.unwrap();
     assert_eq!(sessions(&notifier, "true").await, before);
+}
+
+/// Regression: once its queue was full, the server refused all messages, also after the transaction that
+/// had kept them was over, until somebody asked how full the queue is. So all waiters polled for ever.
+/// The doctor advised more connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_of_messages_is_named_and_is_emptied_once_that_is_possible() {
+    let programs = Postgres::programs_of(18).expect("PostgreSQL 18");
+    let server = block_in_place(|| Postgres::of(&programs, &["max_notify_queue_pages=64"]));
+    init(&server.url()).await.unwrap();
+    let [holder, other] = two(&server.url(), 30 * SECOND).await;
+    let guard = take(&holder, "k").await;
+    let (keeper, notifier) = (db(&server).await, db(&server).await);
+    keeper.batch_execute("LISTEN other; BEGIN; SELECT pg_catalog.pg_current_xact_id()").await.unwrap();
+    for length in [7000, 100] {
+        let fill =
+            format!("SELECT pg_notify('other', n || repeat('x', {length})) FROM generate_series(1, 10) AS n");
+        while notifier.batch_execute(&fill).await.is_ok() {}
+    }
+    let found = other.diagnose().await;
+    let push = found.iter().find(|finding| finding.about == "push").expect("a finding");
+    assert!(push.what.contains("queue of notifications is full"), "{push:?}");
+    assert_eq!(push.remedy, Remedy::Nothing, "{push:?}");
+
+    keeper.batch_execute("COMMIT").await.unwrap();
+    assert!(notifier.batch_execute("NOTIFY other").await.is_err(), "the server empties it by itself");
+    let waits = tokio::spawn(request(&other, "k"));
+    until_found("a process that listens waits", &notifier, "SELECT FROM leasehold.waiter WHERE channel > 0")
+        .await;
+    guard.release().await.unwrap();
+    waits.await.unwrap().unwrap().release().await.unwrap();
 }
 
 /// Regression: a procedure that hands the lock over, commits that, and then may not notify the next
