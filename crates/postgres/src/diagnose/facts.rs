@@ -25,8 +25,8 @@ pub(super) struct Facts {
     /// True if the user may use the schema; `None` if there is none.
     pub(super) may_enter: Option<bool>,
     pub(super) tables: BTreeMap<String, Table>,
-    /// The functions and procedures that the user may execute.
-    pub(super) executable: BTreeSet<String>,
+    /// The functions and procedures, and whether the user may execute them.
+    pub(super) routines: BTreeMap<String, bool>,
     /// The version of the tables, and the oldest that may use them, if the user may read it.
     pub(super) version: Option<(i64, i64)>,
     /// The id of the tables, likewise.
@@ -55,14 +55,13 @@ const TABLES: &str = "SELECT c.relname::text, c.relpersistence <> 'u', has_table
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
     WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')";
 
-const ROUTINES: &str = "SELECT p.proname::text FROM pg_catalog.pg_proc AS p \
-    JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
-    WHERE n.nspname = $1 AND has_function_privilege(p.oid, 'EXECUTE')";
+const ROUTINES: &str = "SELECT p.proname::text, has_function_privilege(p.oid, 'EXECUTE') FROM pg_catalog.pg_proc AS p \
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace WHERE n.nspname = $1";
 
 impl Facts {
     pub(super) async fn ask(client: &Client, schema: &str, sql: &Sql) -> Result<Self, TransactionError> {
         let in_schema = [(&schema as _, Type::TEXT)];
-        let (settings, state, tables, routines) = tokio::try_join!(
+        let (settings, state, oldest, tables, routines) = tokio::try_join!(
             client.query_typed(SETTINGS, &[]),
             client.query_typed_one(STATE, &in_schema),
             client.query_typed(TABLES, &in_schema),
@@ -83,7 +82,8 @@ impl Facts {
             facts.settings.insert(row.get::<&str>(0)?.into(), row.get::<&str>(1)?.into());
         }
         for row in &routines {
-            facts.executable.insert(Columns(row).get::<&str>(0)?.into());
+            let row = Columns(row);
+            facts.routines.insert(row.get::<&str>(0)?.into(), row.get(1)?);
         }
         for row in &tables {
             let row = Columns(row);

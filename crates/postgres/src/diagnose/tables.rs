@@ -37,13 +37,22 @@ pub(super) fn judge(at: &Arc<str>, init: &str, role: StoreRole, facts: &Facts) -
     let mut findings = vec![version(at, init, facts)];
     findings.extend(unlogged(at, facts));
     findings.push(grants(at, role, facts));
-    findings.extend(quick(at, facts));
+    findings.extend(quick(at, init, facts));
     findings
 }
 
-fn quick(at: &Arc<str>, facts: &Facts) -> Option<Finding> {
+fn quick(at: &Arc<str>, init: &str, facts: &Facts) -> Option<Finding> {
+    let why =
+        "each request takes two round trips more, and a lock passes to its next waiter several times later";
+    let absent: Vec<_> =
+        QUICK.iter().map(|(_, name)| *name).filter(|name| !facts.routines.contains_key(*name)).collect();
+    if !absent.is_empty() {
+        let what = format!("of the functions that serve most requests, {} are not there", absent.join(", "));
+        let finding = Finding::new(Severity::Warning, "functions", at, what, why);
+        return Some(finding.advice(format_args!("create them as in the output of `{init} --print-sql`")));
+    }
     let (schema, user) = (quoted(&facts.schema), quoted(&facts.user));
-    let lacking = QUICK.into_iter().filter(|(_, name)| !facts.executable.contains(*name));
+    let lacking = QUICK.into_iter().filter(|(_, name)| facts.routines.get(*name) == Some(&false));
     let mend: Vec<_> =
         lacking.map(|(kind, name)| format!("GRANT EXECUTE ON {kind} {schema}.{name} TO {user}")).collect();
     if mend.is_empty() {
@@ -55,8 +64,6 @@ fn quick(at: &Arc<str>, facts: &Facts) -> Option<Finding> {
         mend.len(),
         QUICK.len()
     );
-    let why =
-        "each request takes two round trips more, and a lock passes to its next waiter several times later";
     Some(Finding::new(Severity::Warning, "functions", at, what, why).in_database(mend.join("; ")))
 }
 
@@ -139,7 +146,7 @@ mod tests {
             schema: "leasehold".into(),
             may_enter: Some(true),
             tables: names.map(|name| (name.to_owned(), table.clone())).collect(),
-            executable: QUICK.map(|(_, name)| name.to_owned()).into(),
+            routines: QUICK.map(|(_, name)| (name.to_owned(), true)).into(),
             settings: [("server_encoding".to_owned(), "UTF8".to_owned())].into(),
             version: Some((VERSION, VERSION)),
             ..Facts::default()
@@ -166,6 +173,20 @@ mod tests {
         assert_eq!(of(VERSION + 5, VERSION), None);
         let unread = judged(&Facts { version: None, ..complete() });
         assert_eq!(unread[0].severity, Severity::Unknown);
+    }
+
+    /// Regression: the remedy was a grant on a function that was not there.
+    #[test]
+    fn a_function_that_is_not_there_is_another_finding_than_one_that_may_not_be_executed() {
+        let mut facts = complete();
+        assert_eq!(judged(&facts), []);
+        facts.routines.insert("quick_renew".into(), false);
+        assert!(
+            matches!(&judged(&facts)[0].remedy, Remedy::InDatabase(grant) if grant.contains("quick_renew"))
+        );
+        facts.routines.remove("quick_renew");
+        let Remedy::Advice(advice) = &judged(&facts)[0].remedy else { panic!("no advice") };
+        assert!(advice.contains("leasehold init --print-sql"), "{advice}");
     }
 
     #[test]
