@@ -18,7 +18,7 @@ pub(super) struct Facts {
     pub(super) is_standby: bool,
     /// The number of replicas that are connected.
     pub(super) replicas: i64,
-    /// The number of sessions of clients.
+    /// The number of sessions of clients. An ordinary user does not see the type of others' sessions.
     pub(super) sessions: i64,
     /// The settings by name; times are in ms.
     pub(super) settings: BTreeMap<String, String>,
@@ -47,7 +47,8 @@ const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE n
     'max_connections', 'autovacuum', 'server_encoding')";
 
 const STATE: &str = "SELECT current_user::text, pg_is_in_recovery(), (SELECT count(*) FROM pg_catalog.pg_stat_replication), \
-    (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend'), \
+    (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE usesysid IS NOT NULL AND datid IS NOT NULL \
+    AND coalesce(backend_type, 'client backend') = 'client backend'), \
     (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_catalog.pg_namespace WHERE nspname = $1)";
 
 const TABLES: &str = "SELECT c.relname::text, c.relpersistence <> 'u', has_table_privilege(c.oid, 'SELECT'), \

@@ -112,7 +112,7 @@ fn timeouts(at: &Arc<str>, call_limit: Duration, facts: &Facts) -> Vec<Finding> 
 fn room(at: &Arc<str>, facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let most = facts.number("max_connections").unwrap_or(i64::MAX);
-    if facts.sessions > most / 10 * 9 {
+    if facts.sessions.saturating_mul(10) > most.saturating_mul(9) {
         let what = format!("{} of {most} connections (max_connections) are in use", facts.sessions);
         let why = "a process that loses its connection may get no other, and then loses its locks";
         findings.push(
@@ -159,3 +159,4 @@ mod tests {
         assert_eq!(warned(&limits, |_| {}), ["timeouts", "timeouts"]);
     }
 }
+        assert_eq!(warned(&[("max_connections", "8")], |facts| facts.sessions = 1), [""; 0]);

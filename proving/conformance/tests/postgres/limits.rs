@@ -494,6 +494,22 @@ async fn a_full_queue_of_messages_is_named_and_is_emptied_once_that_is_possible(
     waits.await.unwrap().unwrap().release().await.unwrap();
 }
 
+/// Regression: an ordinary user does not see the type of another user's session, so only its own were
+/// counted, and the doctor did not warn of a server without a free connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_counts_the_connections_of_all_users() {
+    let server = server(&["max_connections=20", "superuser_reserved_connections=0"]).await;
+    let owner = db(&server).await;
+    let locks = process(&role(&owner, &server, &[]).await, 5 * SECOND).await;
+    let about = async || locks.diagnose().await.into_iter().any(|finding| finding.about == "connections");
+    assert!(!about().await);
+    let mut others = Vec::new();
+    while others.len() < 16 {
+        others.push(db(&server).await);
+    }
+    assert!(about().await);
+}
+
 /// Regression: a procedure that hands the lock over, commits that, and then may not notify the next
 /// holder counted as one that the user may not execute at all. So the former holder was told that it
 /// had lost the lock, and `leasehold run` ended with exit code 70.
