@@ -20,6 +20,9 @@ pub(super) struct Facts {
     pub(super) replicas: i64,
     /// The number of sessions of clients. An ordinary user does not see the type of others' sessions.
     pub(super) sessions: i64,
+    /// What has the oldest transaction of the database that keeps old versions of rows, of those that
+    /// the user may see, and for how many seconds.
+    pub(super) oldest: Option<(String, i64)>,
     /// The settings by name; times are in ms.
     pub(super) settings: BTreeMap<String, String>,
     /// True if the user may use the schema; `None` if there is none.
@@ -51,6 +54,12 @@ const STATE: &str = "SELECT current_user::text, pg_is_in_recovery(), (SELECT cou
     AND coalesce(backend_type, 'client backend') = 'client backend'), \
     (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_catalog.pg_namespace WHERE nspname = $1)";
 
+const OLDEST: &str = "SELECT o.what, floor(extract(epoch FROM clock_timestamp() - o.since))::bigint FROM (\
+    SELECT 'process ' || pid, xact_start FROM pg_catalog.pg_stat_activity \
+    WHERE datname = current_database() AND backend_type = 'client backend' AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL) \
+    UNION ALL SELECT 'prepared transaction ' || gid, prepared FROM pg_catalog.pg_prepared_xacts \
+    WHERE database = current_database()) AS o (what, since) WHERE o.since IS NOT NULL ORDER BY o.since LIMIT 1";
+
 const TABLES: &str = "SELECT c.relname::text, c.relpersistence <> 'u', has_table_privilege(c.oid, 'SELECT'), \
     has_table_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'UPDATE'), has_table_privilege(c.oid, 'DELETE') \
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
@@ -65,6 +74,7 @@ impl Facts {
         let (settings, state, oldest, tables, routines) = tokio::try_join!(
             client.query_typed(SETTINGS, &[]),
             client.query_typed_one(STATE, &in_schema),
+            client.query_typed_opt(OLDEST, &[]),
             client.query_typed(TABLES, &in_schema),
             client.query_typed(ROUTINES, &in_schema),
         )?;
@@ -78,6 +88,10 @@ impl Facts {
             may_enter: state.get(4)?,
             ..Self::default()
         };
+        if let Some(row) = &oldest {
+            let row = Columns(row);
+            facts.oldest = Some((row.get::<&str>(0)?.into(), row.get(1)?));
+        }
         for row in &settings {
             let row = Columns(row);
             facts.settings.insert(row.get::<&str>(0)?.into(), row.get::<&str>(1)?.into());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Finding, Severity};
+use leasehold_core::{Escaped, Finding, Severity};
 
 use super::facts::Facts;
 use crate::sql::quoted;
@@ -14,12 +14,16 @@ const OLDEST: i64 = 130_000;
 /// The connections for notifications are checked at intervals up to this.
 const IDLE: i64 = 60_000;
 
+/// From so many seconds on, a transaction is long.
+const LONG: i64 = 600;
+
 pub(super) fn judge(at: &Arc<str>, call_limit: Duration, facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![version(at, facts), standby(at, facts)];
     findings.extend(disk(at, facts));
     findings.extend(replication(at, facts));
     findings.extend(timeouts(at, call_limit, facts));
     findings.extend(room(at, facts));
+    findings.extend(oldest(at, facts));
     findings
 }
 
@@ -109,6 +113,19 @@ fn timeouts(at: &Arc<str>, call_limit: Duration, facts: &Facts) -> Vec<Finding> 
     rules.into_iter().filter_map(short).collect()
 }
 
+fn oldest(at: &Arc<str>, facts: &Facts) -> Option<Finding> {
+    let (what, seconds) = facts.oldest.as_ref().filter(|(_, seconds)| *seconds >= LONG)?;
+    let what = format!(
+        "{} has had a transaction open for {} min in this database",
+        Escaped(what.as_bytes()),
+        seconds / 60
+    );
+    let why = "the server keeps all versions of rows that change meanwhile, so locks that change hands often become slower and slower";
+    let advice = "end it if it was forgotten, as idle_in_transaction_session_timeout does; keep busy locks in a database without long \
+        transactions";
+    Some(Finding::new(Severity::Warning, "transactions", at, what, why).advice(advice))
+}
+
 fn room(at: &Arc<str>, facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let most = facts.number("max_connections").unwrap_or(i64::MAX);
@@ -152,11 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn a_transaction_of_ten_minutes_is_a_warning() {
+        assert_eq!(warned(&[], |facts| facts.oldest = Some(("process 7".into(), LONG - 1))), [""; 0]);
+        assert_eq!(warned(&[], |facts| facts.oldest = Some(("process 7".into(), LONG))), ["transactions"]);
+    }
+
+    #[test]
     fn an_old_server_a_full_one_and_short_limits_are_warnings() {
         assert_eq!(warned(&[("server_version_num", "120004")], |_| {}), ["version"]);
         assert_eq!(warned(&[], |facts| facts.sessions = 91), ["connections"]);
+        assert_eq!(warned(&[("max_connections", "8")], |facts| facts.sessions = 1), [""; 0]);
         let limits = [("transaction_timeout", "900"), ("idle_session_timeout", "59999")];
         assert_eq!(warned(&limits, |_| {}), ["timeouts", "timeouts"]);
     }
 }
-        assert_eq!(warned(&[("max_connections", "8")], |facts| facts.sessions = 1), [""; 0]);
