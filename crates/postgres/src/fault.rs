@@ -121,6 +121,11 @@ impl Faults {
                 "the tables in that schema are of another version, or not Leasehold's ({message}): name another schema in the URL, or use \
                  a program of that version"
             )),
+            SqlState::INSUFFICIENT_PRIVILEGE if message.contains("row-level security") => self
+                .lasting(format_args!(
+                    "{message}: disable row level security on Leasehold's tables, or use the owner of the tables"
+                ))
+                .caused_by(FaultCause::Permission),
             SqlState::INSUFFICIENT_PRIVILEGE => self
                 .lasting(format_args!(
                     "{message}: grant the user what docs/postgres.md lists, or use the owner of the tables"

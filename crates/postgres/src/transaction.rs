@@ -65,6 +65,10 @@ pub(crate) struct Done {
 /// All statements see the same snapshot, and nothing is locked.
 const BEGIN_TO_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
+/// The server then refuses a query from which row level security would hide rows, for example those of
+/// other holders.
+const SEE_ALL: &str = "SET LOCAL row_security = off";
+
 /// A release without waiters may be lost in a crash of the server: the lease then expires.
 const COMMIT_LATER: &str = "SET LOCAL synchronous_commit = off; COMMIT";
 
@@ -75,7 +79,7 @@ impl Scope {
         let idle = 2 * statement;
         let begin = |lock| {
             format!(
-                "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {lock}; \
+                "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {SEE_ALL}; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {lock}; \
                  SET LOCAL statement_timeout = {statement}; SET LOCAL idle_in_transaction_session_timeout = {idle}"
             )
         };
@@ -87,7 +91,9 @@ impl Scope {
         // Only a lock of the whole table can block these. A list is the longest of them.
         let begin_to_read = |lock| {
             let list = 10 * statement;
-            format!("{BEGIN_TO_READ}; SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {list}")
+            format!(
+                "{BEGIN_TO_READ}; {SEE_ALL}; SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {list}"
+            )
         };
         let (begin_to_read, begin_to_look) = (begin_to_read(statement / 2), begin_to_read(again));
         Self {

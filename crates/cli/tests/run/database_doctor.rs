@@ -131,6 +131,22 @@ fn each_grant_that_is_missing_is_in_the_remedy_and_the_remedy_suffices() {
     scene.site.finish(scene.site.run(&["k", "--", "true"])).silent(0);
 }
 
+/// Regression: leases of others were hidden from the user, so it was granted a lock that they shared, and
+/// the doctor found nothing.
+#[test]
+fn row_level_security_grants_nothing_twice_and_is_found_and_mended() {
+    let scene = Scene::good();
+    let owners = scene.server.url();
+    let reader = scene.site.start(scene.site.leasehold(&["hold", "--store", &owners, "--shared", "k"]));
+    until("the reader holds it", || sql(&owners, "SELECT 1 / count(*) FROM leasehold.share").is_ok());
+    scene.sql("ALTER TABLE leasehold.share ENABLE ROW LEVEL SECURITY");
+    let refused = scene.site.finish(scene.site.run(&["-n", "k", "--", "true"]));
+    refused.says(69, &["row-level security", "disable row level security on"]);
+    scene.is_mended(2, "unsafe", "permissions");
+    scene.site.finish(scene.site.run(&["-n", "k", "--", "true"])).exits_with(75);
+    drop(reader);
+}
+
 /// Requests then take the slower way, and nothing else says so.
 #[test]
 fn functions_that_the_user_may_not_execute_are_a_warning_and_the_remedy_suffices() {

@@ -39,6 +39,8 @@ pub(super) struct Facts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub(super) is_logged: bool,
+    /// True if row level security may hide rows from the user.
+    pub(super) hides_rows: bool,
     /// The user's rights on the table.
     pub(super) granted: BTreeSet<&'static str>,
 }
@@ -61,7 +63,7 @@ const OLDEST: &str = "SELECT o.what, floor(extract(epoch FROM clock_timestamp() 
     WHERE database = current_database()) AS o (what, since) WHERE o.since IS NOT NULL ORDER BY o.since LIMIT 1";
 
 const TABLES: &str = "SELECT c.relname::text, c.relpersistence <> 'u', has_table_privilege(c.oid, 'SELECT'), \
-    has_table_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'UPDATE'), has_table_privilege(c.oid, 'DELETE') \
+    has_table_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'UPDATE'), has_table_privilege(c.oid, 'DELETE'), row_security_active(c.oid) \
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
     WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')";
 
@@ -102,7 +104,7 @@ impl Facts {
         }
         for row in &tables {
             let row = Columns(row);
-            let mut table = Table { is_logged: row.get(1)?, ..Table::default() };
+            let mut table = Table { is_logged: row.get(1)?, hides_rows: row.get(6)?, ..Table::default() };
             for (nth, privilege) in PRIVILEGES.into_iter().enumerate() {
                 if row.get(2 + nth)? {
                     table.granted.insert(privilege);

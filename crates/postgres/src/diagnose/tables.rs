@@ -37,6 +37,7 @@ pub(super) fn judge(at: &Arc<str>, init: &str, role: StoreRole, facts: &Facts) -
     let mut findings = vec![version(at, init, facts)];
     findings.extend(unlogged(at, facts));
     findings.push(grants(at, role, facts));
+    findings.extend(hidden(at, facts));
     findings.extend(quick(at, init, facts));
     findings
 }
@@ -106,6 +107,21 @@ fn unlogged(at: &Arc<str>, facts: &Facts) -> Option<Finding> {
     Some(Finding::new(Severity::Warning, "unlogged", at, what, why).in_database(mend.join("; ")))
 }
 
+fn hidden(at: &Arc<str>, facts: &Facts) -> Option<Finding> {
+    let hidden = facts.tables.iter().filter(|(_, table)| table.hides_rows);
+    let names: Vec<_> = hidden.map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let schema = quoted(&facts.schema);
+    let mend =
+        names.iter().map(|name| format!("ALTER TABLE {schema}.{} DISABLE ROW LEVEL SECURITY", quoted(name)));
+    let mend = mend.collect::<Vec<_>>().join("; ");
+    let what = format!("row level security applies to the user {} on {}", facts.user, names.join(", "));
+    let why = "requests for locks are refused, because others' leases may be hidden";
+    Some(Finding::new(Severity::Unsafe, "permissions", at, what, why).in_database(mend))
+}
+
 fn grants(at: &Arc<str>, role: StoreRole, facts: &Facts) -> Finding {
     let meta: &[&str] = if role == StoreRole::Alone { &["SELECT"] } else { &["SELECT", "INSERT", "UPDATE"] };
     let schema = quoted(&facts.schema);
@@ -139,7 +155,7 @@ mod tests {
     use super::*;
 
     fn complete() -> Facts {
-        let table = Table { is_logged: true, granted: PRIVILEGES.into() };
+        let table = Table { is_logged: true, hides_rows: false, granted: PRIVILEGES.into() };
         let names = TABLES.into_iter().chain(["meta"]);
         Facts {
             user: "web".into(),
