@@ -1,6 +1,7 @@
 //! Opens a connection to an address and logs in.
 
 use std::future::{Future, poll_fn};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,8 @@ pub(crate) async fn connect(
     let mut failed = Vec::new();
     for server_addr in &address.server_addrs {
         let late = || Err(faults.timed_out(format_args!("no connection within {limit:?}")));
-        let answer = runtime.within(limit, speak(address, server_addr, faults, tell.clone())).await;
+        let reached = Box::pin(reach(address, server_addr, faults, runtime, &tell, limit));
+        let answer = runtime.within(limit, reached).await;
         match answer.unwrap_or_else(late) {
             Ok((client, driver)) => return Ok(Live { client, _end: start(runtime, driver) }),
             Err(fault) => failed.push((server_addr, fault)),
@@ -89,13 +91,49 @@ fn start(runtime: &Arc<dyn Runtime>, driver: Driver) -> oneshot::Sender<()> {
     end
 }
 
-async fn speak(
+/// Connects to the first address of a host that will do. One that does not answer must not use up the
+/// time of the others.
+async fn reach(
     address: &Address,
     server_addr: &ServerAddr,
     faults: &Faults,
+    runtime: &Arc<dyn Runtime>,
+    tell: &Option<OnNotification>,
+    limit: Duration,
+) -> Result<(Client, Driver), Fault> {
+    let mut addresses = Vec::new();
+    if let ServerAddr::Tcp { host, port } = server_addr {
+        // The client library reports a failure.
+        let found = tokio::net::lookup_host((&**host, *port)).await;
+        addresses.extend(found.into_iter().flatten().map(|found| Some(found.ip())));
+    }
+    if addresses.is_empty() {
+        addresses.push(None);
+    }
+    let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    let mut last = Err(faults.passing("the host has no address"));
+    for ip in addresses {
+        let late = || Err(faults.timed_out(format_args!("no connection within {share:?}")));
+        let spoken = Box::pin(speak(address, server_addr, ip, faults, tell.clone()));
+        last = runtime.within(share, spoken).await.unwrap_or_else(late);
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
+}
+
+async fn speak(
+    address: &Address,
+    server_addr: &ServerAddr,
+    ip: Option<IpAddr>,
+    faults: &Faults,
     tell: Option<OnNotification>,
 ) -> Result<(Client, Driver), Fault> {
-    let config = config(address, server_addr, faults)?;
+    let mut config = config(address, server_addr, faults)?;
+    if let Some(ip) = ip {
+        config.hostaddr(ip);
+    }
     match &address.tls {
         None => {
             let (client, connection) =
