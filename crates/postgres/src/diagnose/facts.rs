@@ -16,8 +16,8 @@ pub(super) struct Facts {
     pub(super) user: String,
     pub(super) schema: String,
     pub(super) is_standby: bool,
-    /// The number of replicas that are connected.
-    pub(super) replicas: i64,
+    /// The names of the replicas that are connected. A client that decodes changes is not one.
+    pub(super) replicas: Vec<String>,
     /// The number of sessions of clients. An ordinary user does not see the type of others' sessions.
     pub(super) sessions: i64,
     /// What has the oldest transaction of the database that keeps old versions of rows, of those that
@@ -51,10 +51,14 @@ const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE n
     'full_page_writes', 'synchronous_standby_names', 'statement_timeout', 'transaction_timeout', 'idle_session_timeout', \
     'max_connections', 'autovacuum', 'server_encoding')";
 
-const STATE: &str = "SELECT current_user::text, pg_is_in_recovery(), (SELECT count(*) FROM pg_catalog.pg_stat_replication), \
+const STATE: &str = "SELECT current_user::text, pg_is_in_recovery(), \
     (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE usesysid IS NOT NULL AND datid IS NOT NULL \
     AND coalesce(backend_type, 'client backend') = 'client backend'), \
     (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_catalog.pg_namespace WHERE nspname = $1)";
+
+/// A client that decodes changes is connected to a database.
+const REPLICAS: &str = "SELECT r.application_name FROM pg_catalog.pg_stat_replication AS r \
+    JOIN pg_catalog.pg_stat_activity AS a ON a.pid = r.pid WHERE a.datid IS NULL AND r.state IS DISTINCT FROM 'backup'";
 
 const OLDEST: &str = "SELECT o.what, floor(extract(epoch FROM clock_timestamp() - o.since))::bigint FROM (\
     SELECT 'process ' || pid, xact_start FROM pg_catalog.pg_stat_activity \
@@ -73,9 +77,10 @@ const ROUTINES: &str = "SELECT p.proname::text, has_function_privilege(p.oid, 'E
 impl Facts {
     pub(super) async fn ask(client: &Client, schema: &str, sql: &Sql) -> Result<Self, TransactionError> {
         let in_schema = [(&schema as _, Type::TEXT)];
-        let (settings, state, oldest, tables, routines) = tokio::try_join!(
+        let (settings, state, replicas, oldest, tables, routines) = tokio::try_join!(
             client.query_typed(SETTINGS, &[]),
             client.query_typed_one(STATE, &in_schema),
+            client.query_typed(REPLICAS, &[]),
             client.query_typed_opt(OLDEST, &[]),
             client.query_typed(TABLES, &in_schema),
             client.query_typed(ROUTINES, &in_schema),
@@ -85,11 +90,13 @@ impl Facts {
             user: state.get::<&str>(0)?.into(),
             schema: schema.into(),
             is_standby: state.get(1)?,
-            replicas: state.get(2)?,
-            sessions: state.get(3)?,
-            may_enter: state.get(4)?,
+            sessions: state.get(2)?,
+            may_enter: state.get(3)?,
             ..Self::default()
         };
+        for row in &replicas {
+            facts.replicas.push(Columns(row).get::<&str>(0)?.into());
+        }
         if let Some(row) = &oldest {
             let row = Columns(row);
             facts.oldest = Some((row.get::<&str>(0)?.into(), row.get(1)?));

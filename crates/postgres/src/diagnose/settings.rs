@@ -1,5 +1,6 @@
 //! Checks the settings of the server, as they apply to this user.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,15 +77,17 @@ fn disk(at: &Arc<str>, facts: &Facts) -> Vec<Finding> {
 }
 
 fn replication(at: &Arc<str>, facts: &Facts) -> Option<Finding> {
-    if facts.replicas == 0 || !facts.setting("synchronous_standby_names").is_empty() {
+    if facts.replicas.is_empty() || !facts.setting("synchronous_standby_names").is_empty() {
         return None;
     }
-    let what = format!("replicas: {}, none of them synchronous", facts.replicas);
+    let what = format!("replicas: {}, none of them synchronous", facts.replicas.len());
     let why = "a failover may lose the last grants, and two then hold a lock; leasehold.check still refuses the former holder";
-    Some(
-        Finding::new(Severity::Warning, "replication", at, what, why)
-            .in_database("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; SELECT pg_reload_conf()"),
-    )
+    // Not all names: a client that decodes changes may confirm them late, or alone.
+    let names: BTreeSet<_> = facts.replicas.iter().map(|name| quoted(name).replace('\'', "''")).collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    Some(Finding::new(Severity::Warning, "replication", at, what, why).in_database(format_args!(
+        "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 ({names})'; SELECT pg_reload_conf()"
+    )))
 }
 
 fn timeouts(at: &Arc<str>, call_limit: Duration, facts: &Facts) -> Vec<Finding> {
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn replicas_are_a_danger_only_while_none_is_waited_for() {
-        let behind: fn(&mut Facts) = |facts| facts.replicas = 1;
+        let behind: fn(&mut Facts) = |facts| facts.replicas = vec!["walreceiver".into()];
         assert_eq!(warned(&[], behind), ["replication"]);
         assert_eq!(warned(&[("synchronous_standby_names", "ANY 1 (*)")], behind), [""; 0]);
     }

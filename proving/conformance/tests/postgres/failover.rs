@@ -5,11 +5,11 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use leasehold::postgres::CheckError;
-use leasehold::{FaultCause, LockError, Locks};
+use leasehold::{FaultCause, LockError, Locks, Remedy};
 use servers::Postgres;
 use tempfile::TempDir;
 use tokio::task::block_in_place;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, NoTls};
 
 use crate::world::{BUSY, Crowd, db, process, request, server, sessions, take, two, until, until_found};
 
@@ -220,4 +220,39 @@ async fn is_only_a_standby(url: &str) {
         Ok(locks) => locks.mutex("k").lock().await.unwrap_err().to_string(),
     };
     assert!(error.contains("is a standby and takes no writes"), "{url}: {error}");
+}
+
+/// Regression: a client that decodes changes counted as a replica, and the remedy let commits wait for
+/// it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_names_replicas_that_can_take_over_and_no_other_clients() {
+    let server = server(&["wal_level=logical"]).await;
+    let owner = db(&server).await;
+    let locks = process(&server.url(), 30 * SECOND).await;
+    let remedy = async || {
+        let found = locks.diagnose().await.into_iter().find(|finding| finding.about == "replication");
+        found.map(|finding| finding.remedy)
+    };
+    for statement in [
+        "CREATE PUBLICATION p",
+        "CREATE DATABASE copy",
+        "SELECT pg_create_logical_replication_slot('decodes', 'pgoutput')",
+    ] {
+        owner.batch_execute(statement).await.unwrap();
+    }
+    let config = server.config();
+    let (copy, connection) =
+        tokio_postgres::connect(&config.replace("dbname=postgres", "dbname=copy"), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let subscribe = format!(
+        "CREATE SUBSCRIPTION s CONNECTION '{config}' PUBLICATION p WITH (create_slot = false, slot_name = decodes)"
+    );
+    copy.batch_execute(&subscribe).await.unwrap();
+    until_found("a client that decodes", &owner, "SELECT FROM pg_stat_replication").await;
+    assert_eq!(remedy().await, None);
+    let _standby = block_in_place(|| server.standby());
+    let streams = "SELECT FROM pg_stat_replication WHERE application_name = 'walreceiver'";
+    until_found("a standby", &owner, streams).await;
+    let Some(Remedy::InDatabase(remedy)) = remedy().await else { panic!("no remedy") };
+    assert!(remedy.contains("'ANY 1 (\"walreceiver\")'"), "{remedy}");
 }
