@@ -7,6 +7,7 @@ use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
 use leasehold::{Held, Locks};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpgid, getpgrp};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -93,8 +94,12 @@ impl Command {
         })?;
         let supervisor_handle = supervisor::Handle::of(&supervisor);
         let end = gone_by(supervisor::now(), held.remaining(), dying);
-        // If it is already gone, the missing report says so.
-        let _ = supervisor::begin(&link, Order::End(end), theirs, &locks.lifelines());
+        match supervisor::begin(&link, Order::End(end), theirs, &locks.lifelines()) {
+            // If it is already gone, the missing report says so.
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+            // It would wait for the order for as long as we live.
+            Err(error) => return Err(Failure::no_supervisor(error)),
+        }
         let stops = if terminal.is_some() { 0 } else { u64::MAX };
         Ok(Self {
             supervisor,

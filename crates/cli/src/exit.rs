@@ -124,7 +124,7 @@ impl Failure {
     pub(crate) fn no_supervisor(error: impl Into<io::Error>) -> Self {
         let error = error.into();
         let remedy = match Errno::from_io_error(&error) {
-            Some(Errno::MFILE | Errno::NFILE) => "raise the limit of open files",
+            Some(Errno::MFILE | Errno::NFILE | Errno::TOOMANYREFS) => "raise the limit of open files",
             _ => "see that /proc is mounted and that the limit of processes allows one more",
         };
         let line = format!("the supervisor of the command cannot be started ({error}): {remedy}");

@@ -2,10 +2,14 @@
 //! stopped.
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{IoSlice, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Signal, geteuid};
 use servers::Flavor;
 
@@ -231,6 +235,33 @@ fn a_supervisor_that_was_stopped_is_woken_when_the_lock_is_lost() {
     server.text(&["DEL", "k"]);
     run.finish().says(70, &["k: lease lost, so the command was ended", "deleted"]);
     assert!(!is_alive(&command));
+}
+
+/// Regression: the kernel refused the message that hands the supervisor its descriptors, because the
+/// user's processes had more of them in flight than the limit of open files. The error was ignored:
+/// the supervisor waited for that message, and the run kept its lock, without a command, for ever.
+#[test]
+fn a_supervisor_that_gets_no_descriptors_fails_the_run() {
+    let site = Site::new();
+    // Nobody receives these, which no other process notices that may have more files open.
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let fds = [ours.as_fd(); 100];
+    for _ in 0..3 {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(100))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        assert!(rights.push(SendAncillaryMessage::ScmRights(&fds)));
+        sendmsg(&ours, &[IoSlice::new(b"x")], &mut rights, SendFlags::empty()).unwrap();
+    }
+    let script = "ulimit -n 256; exec leasehold run k -- true";
+    // Root without its capabilities is a user like others.
+    let bare = ["--bounding-set=-all", "sh", "-c", script];
+    let done = if geteuid().is_root() {
+        in_shell(&site, "setpriv", &bare)
+    } else {
+        in_shell(&site, "sh", &bare[2..])
+    };
+    site.finish(done).says(126, &["supervisor", "cannot be started", "open files"]);
+    site.finish(site.run(&["-n", "k", "--", "true"])).silent(0);
 }
 
 /// A site of the user `nobody` with a setuid root program, like sudo.
