@@ -272,9 +272,16 @@ fn not_started(settings: &Settings, error: &io::Error) -> Failure {
         ErrorKind::NotFound => "see that it is spelled right and in a directory of PATH",
         ErrorKind::PermissionDenied => "see that it is a program, and executable (chmod +x)",
         ErrorKind::ArgumentListTooLong => "shorten its arguments or its environment",
+        _ if is_shortage(error) => "see that the limits of processes, memory and open files allow one more",
         _ => "see that it is a program for this machine; a script needs a #! line",
     };
     Failure::new(end, format!("{name}: not run: {error}: {remedy}"))
+}
+
+/// Returns true if any other program could not be started now either.
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::TOOMANYREFS];
+    Errno::from_io_error(error).is_some_and(|error| shortages.contains(&error))
 }
 
 #[cfg(test)]
@@ -291,5 +298,15 @@ mod tests {
         let reserved = Duration::from_millis(20);
         assert_eq!(gone_by(7, Duration::from_secs(1), reserved), 980_000_007);
         assert_eq!(gone_by(7, Duration::from_millis(10), reserved), 7);
+    }
+
+    /// Regression: with the limit of processes reached (`ulimit -u`), the message asked whether
+    /// /bin/echo is a program for this machine, and has a #! line.
+    #[test]
+    fn a_program_that_a_limit_keeps_from_starting_is_not_said_to_be_invalid() {
+        for error in [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::TOOMANYREFS] {
+            assert!(is_shortage(&error.into()), "{error}");
+        }
+        assert!(!is_shortage(&Errno::NOEXEC.into()) && !is_shortage(&ErrorKind::InvalidInput.into()));
     }
 }
