@@ -322,6 +322,13 @@ fn make_group_directory(directory: &Path, group: u32) -> Result<(), FileError> {
     if users.own(&found) && Users::of(&found) == users {
         return check_directory(directory).map(drop);
     }
+    if found.uid() != own_user() {
+        return Err(FileError::lasting(format_args!(
+            "the directory {} belongs to user {}, who could replace all that is in it: name one that is not there yet",
+            directory.display(),
+            found.uid()
+        )));
+    }
     let is_empty = directory.read_dir().is_ok_and(|mut entries| entries.next().is_none());
     if !is_empty {
         return Err(FileError::lasting(format_args!(

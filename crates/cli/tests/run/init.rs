@@ -1,7 +1,7 @@
 //! A store that several users share, and the hints that the default store is not shared.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::process::Command;
 
 use nix::unistd::{Gid, Group, Uid};
@@ -92,6 +92,21 @@ fn a_store_for_a_group_is_made_by_root_for_one_that_there_is() {
         site.finish(by(64_001, id, &init)).says(64, &["run it as root"]);
     }
     assert!(!site.path("locks").exists());
+}
+
+/// Regression: it got the group and the mode of a store before it was refused, with the remedy to run
+/// the command that had just been run.
+#[test]
+fn a_directory_of_another_user_is_refused_and_stays_as_it_was() {
+    let Some(site) = is_root().then(Site::new) else { return };
+    let theirs = site.path("theirs");
+    fs::create_dir(&theirs).unwrap();
+    chown(&theirs, Some(64_001), Some(64_001)).unwrap();
+    let access = || fs::metadata(&theirs).map(|found| (found.mode(), found.uid(), found.gid())).unwrap();
+    let before = access();
+    let init = site.leasehold(&["init", "--group", &group().0, theirs.to_str().unwrap()]);
+    site.finish(init).says(69, &["belongs to user 64001", "name one that is not there yet"]);
+    assert_eq!(access(), before);
 }
 
 #[test]
