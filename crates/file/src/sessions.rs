@@ -126,6 +126,9 @@ struct OwnSession {
     entry: Option<Entry>,
     /// The locks of earlier sessions, which were lost.
     lost: Vec<File>,
+    /// True if somebody has a copy of such a lock, or of this session's. It does not keep a later
+    /// session alive.
+    is_lent: bool,
 }
 
 #[derive(Debug)]
@@ -202,10 +205,16 @@ impl Sessions {
     }
 
     /// Starts this store's session. `random` is its name.
+    ///
+    /// After a session that was lost, there is none if somebody has a copy of its lock: leases are to
+    /// last for as long as that copy, or until their ends.
     pub(crate) fn enter(&self, random: u128) -> io::Result<()> {
         let mut own = locked(&self.own);
         if own.entry.is_some() {
             return Ok(());
+        }
+        if own.is_lent {
+            return Err(ErrorKind::Unsupported.into());
         }
         self.open_directory()?;
         let mut name = random as u64 ^ (random >> 64) as u64;
@@ -268,7 +277,10 @@ impl Sessions {
 
     /// A copy of the descriptor on which this store's leases depend.
     pub(crate) fn lifeline(&self) -> Option<OwnedFd> {
-        locked(&self.own).entry.as_ref().and_then(|own| own.lock.as_fd().try_clone_to_owned().ok())
+        let mut own = locked(&self.own);
+        let copy = own.entry.as_ref()?.lock.as_fd().try_clone_to_owned().ok()?;
+        own.is_lent = true;
+        Some(copy)
     }
 
     /// The socket of this store. To be called once for each session.

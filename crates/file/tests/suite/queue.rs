@@ -432,6 +432,30 @@ async fn a_store_whose_session_was_removed_starts_another_and_its_waiters_keep_t
     is_free_for(&holder, &next).await;
 }
 
+/// Regression: the next renewal put the lease under a new session, which nobody else kept alive. When
+/// `leasehold run` was killed after that, the next holder had the lock while the supervisor was still
+/// ending the command.
+#[tokio::test]
+async fn a_lease_lasts_as_long_as_its_lifeline_though_its_session_was_removed() {
+    let (_directory, file) = a_file();
+    let clocks = ByHand::new();
+    let [holder, other] = [(); 2].map(|()| FileStore::at(&file, Arc::<ByHand>::clone(&clocks)));
+    let [held, next] = [1, 2].map(|who| attempt(who, &["a"], 60_000));
+    assert!(matches!(holder.grant(&held, WaitMode::Try).await, Ok(GrantAnswer::Granted { .. })));
+    let _lifeline = holder.lifelines().remove(0);
+    fs::remove_dir_all(format!("{}-peers", file.display())).unwrap();
+    let renewed = holder.renew(std::slice::from_ref(&held)).await.remove(0);
+    assert_eq!(renewed.unwrap(), HoldAnswer::Done);
+    drop(holder);
+    // Its thread closes the store a moment later.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(300) {
+        let tried = other.grant(&next, WaitMode::Try).await;
+        assert!(matches!(tried, Ok(GrantAnswer::Busy { .. })), "{tried:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[test]
 fn a_stopped_holder_keeps_its_lease() {
     let (_directory, file) = a_file();
