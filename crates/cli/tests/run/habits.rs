@@ -4,7 +4,8 @@ use servers::{Flavor, Server};
 
 use crate::harness::{OURS, Site};
 use crate::pty::Pty;
-use crate::shell::path;
+use crate::shell::{in_shell, path};
+use crate::terminal::has;
 
 #[test]
 fn options_of_other_lock_commands_are_answered_with_ours() {
@@ -167,6 +168,26 @@ fn an_older_bash_keeps_the_completions_that_it_can_run() {
         format!("OLD=(3 2)\ncomplete() {{ echo \"$@\"; }}\n{}", script.replace("BASH_VERSINFO", "OLD"));
     let bash = site.finish(site.process("bash", &["-c", &script]));
     bash.prints(0, "-F _leasehold -o bashdefault -o default leasehold\n");
+}
+
+#[test]
+fn zsh_and_fish_complete_options_in_their_own_way() {
+    let site = Site::new();
+    if has("fish") {
+        let script = "leasehold completions fish | source; complete -C 'leasehold run --outage-l'";
+        let mut fish = in_shell(&site, "fish", &["--no-config", "-c", script]);
+        fish.env("HOME", site.path(""));
+        site.finish(fish).exits_with(0).out_has(&["--outage-limit\t"]);
+    }
+    if has("zsh") {
+        let mut zsh = Pty::start(&site, "env", &[&format!("PATH={}", path()), "zsh", "-f", "-i"]);
+        zsh.types(
+            "PS1='rea''dy>'; autoload -Uz compinit; compinit -u -D; source <(leasehold completions zsh)\n",
+        );
+        zsh.wait_for("ready>");
+        zsh.types("leasehold run --outage-l\t");
+        zsh.wait_for("leasehold run --outage-limit");
+    }
 }
 
 #[test]

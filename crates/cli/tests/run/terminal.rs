@@ -13,7 +13,7 @@ const LOOK: &str = "read -r _ _ _ _ group _ _ foreground _ < /proc/$$/stat; \
                     [ $group = $foreground ] && echo in front || echo behind; stty -g < /dev/tty";
 
 /// True if a program is installed; otherwise prints why a test is skipped.
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let found = std::process::Command::new(program).arg("--version").output().is_ok();
     if !found {
         eprintln!("skipped: {program} is not installed");
