@@ -107,9 +107,7 @@ pub fn apply(records: &mut Records, request: Request, context: &ApplyContext<'_>
         }
         Request::Marked(key) => Ok(Served::quietly(Answer::Marked(marked(records, &key, context)))),
         Request::Inspect(key) => Ok(Served::quietly(Answer::Inspect(inspect(records, key, context)))),
-        Request::Break { key, fence, note } => {
-            Ok(break_lease(records, &key, fence, &note, context).map(Answer::Break))
-        }
+        Request::Break { key, lease } => Ok(break_lease(records, &key, &lease, context).map(Answer::Break)),
     };
     served.unwrap_or_else(|Quarantined { left }| Served::quietly(Answer::Quarantined { left }))
 }

@@ -79,7 +79,7 @@ pub use lease::{Drift, Lease};
 pub use lease_renewal::{LeaseRenewal, Renewal, RenewalStep};
 pub use locked::locked;
 pub use loss::Loss;
-pub use mark::{BreakNote, BreakRecord, Mark, Marked};
+pub use mark::{BreakNote, BreakRecord, LeaseBreak, Mark, Marked};
 pub use misuse::Misuse;
 pub use mode::{Family, Mode};
 pub use notice_bus::NoticeBus;

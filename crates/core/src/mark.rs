@@ -117,6 +117,27 @@ impl BreakNote {
     }
 }
 
+/// Which lease is broken, and what the record of the break says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_structs, reason = "stores must handle every field")]
+pub struct LeaseBreak {
+    /// The fence of the lease at this store.
+    pub fence: Fence,
+    /// The fence in the record. For a member of a quorum it is the agreed one, by which all members
+    /// know the lease; the lease may have another fence at the member.
+    pub recorded: Fence,
+    /// The person or program that breaks it, and the reason.
+    pub note: BreakNote,
+}
+
+impl LeaseBreak {
+    /// A break of the lease with this fence, recorded with the same fence.
+    #[must_use]
+    pub const fn new(fence: Fence, note: BreakNote) -> Self {
+        Self { fence, recorded: fence, note }
+    }
+}
+
 /// The record of a broken lease, kept for [`KEPT_FOR`](Self::KEPT_FOR). A later break of the same
 /// key replaces it.
 ///
@@ -136,7 +157,7 @@ pub struct BreakRecord {
     pub key: Key,
     /// When it was broken, in microseconds since 1970 on the store's wall clock.
     pub at: Stamp,
-    /// The fence of the lease that was broken.
+    /// The fence of the lease that was broken; of a quorum's lease, the agreed one.
     pub fence: Fence,
     /// The holder's description of itself.
     pub held_by: Option<Label>,

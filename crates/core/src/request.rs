@@ -4,7 +4,7 @@ use std::slice;
 use std::time::Duration;
 
 use crate::{
-    Attempt, BreakNote, Channel, Fence, Holder, HolderInfo, Key, KeyState, Mark, Marked, Nonce, Proposal,
+    Attempt, Channel, Fence, Holder, HolderInfo, Key, KeyState, LeaseBreak, Mark, Marked, Nonce, Proposal,
     Stamp, Successor, Ticket, Ttl,
 };
 
@@ -70,10 +70,8 @@ pub enum Request {
     Break {
         /// The key.
         key: Key,
-        /// The fence of the lease, as observers see it.
-        fence: Fence,
-        /// The person or program that breaks it, and the reason, for the record.
-        note: BreakNote,
+        /// Which lease, and what the record says.
+        lease: LeaseBreak,
     },
 }
 

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Answer, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Diagnosis, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits,
-    Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, ProcessStore, RaiseAnswer, Request,
-    Runtime, Store, StoreFuture, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake, locked,
+    AdminStore, Answer, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakRecord, Diagnosis,
+    Drift, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, LeaseBreak, Limits, Mark,
+    MarkStore, Marked, MemberStore, Misuse, Notices, Parts, ProcessStore, RaiseAnswer, Request, Runtime,
+    Store, StoreFuture, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake, locked,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -358,13 +358,8 @@ impl MarkStore for FileStore {
 }
 
 impl AdminStore for FileStore {
-    fn break_lease<'a>(
-        &'a self,
-        key: &'a Key,
-        fence: Fence,
-        note: &'a BreakNote,
-    ) -> StoreFuture<'a, BreakAnswer> {
-        let request = Request::Break { key: key.clone(), fence, note: note.clone() };
+    fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
+        let request = Request::Break { key: key.clone(), lease: lease.clone() };
         Box::pin(self.serve_one(request, read!(Break)))
     }
 

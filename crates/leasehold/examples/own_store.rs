@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold::store::{
-    AdminStore, ApplyContext, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, GrantAnswer,
-    HoldAnswer, InspectStore, Limits, MarkStore, Marked, Parts, Quarantined, Records, Served, Store,
+    AdminStore, ApplyContext, Attempt, BoxFuture, BreakAnswer, BreakRecord, Fault, GrantAnswer, HoldAnswer,
+    InspectStore, LeaseBreak, Limits, MarkStore, Marked, Parts, Quarantined, Records, Served, Store,
     StoreFuture, Wait, WaitMode, WaiterRegistry, Wake, serve,
 };
 use leasehold::{Drift, Fence, Key, KeyState, Locks, Mark, Runtime, Stamp, TokioRuntime};
@@ -162,14 +162,9 @@ impl MarkStore for MapStore {
 }
 
 impl AdminStore for MapStore {
-    fn break_lease<'a>(
-        &'a self,
-        key: &'a Key,
-        fence: Fence,
-        note: &'a BreakNote,
-    ) -> StoreFuture<'a, BreakAnswer> {
+    fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
         Box::pin(async move {
-            self.serve(|records, context| Ok(serve::break_lease(records, key, fence, note, context)))
+            self.serve(|records, context| Ok(serve::break_lease(records, key, lease, context)))
         })
     }
 

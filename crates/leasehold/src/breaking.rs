@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use leasehold_core::{BreakAnswer, BreakNote, Fault, Fence, HolderInfo, Key, Misuse, Owner};
+use leasehold_core::{BreakAnswer, BreakNote, Fault, Fence, HolderInfo, Key, LeaseBreak, Misuse, Owner};
 
 use crate::error::source_of;
 use crate::event::Event;
@@ -55,8 +55,8 @@ impl Locks {
             Some(by) => Some(by),
             None => self.defaults().label.clone()?,
         };
-        let note = BreakNote { by, ..note };
-        let breaking = async { self.handle().store.admin()?.break_lease(&key, fence, &note).await };
+        let lease = LeaseBreak::new(fence, BreakNote { by, ..note });
+        let breaking = async { self.handle().store.admin()?.break_lease(&key, &lease).await };
         match self.handle().reported(breaking).await {
             Ok(BreakAnswer::Broken { holding }) => {
                 self.handle().report.tell(|| Event::Broke { holding: holding.clone() });

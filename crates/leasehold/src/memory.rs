@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, ApplyContext, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Drift,
-    Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, Limits, Mark, MarkStore,
+    AdminStore, ApplyContext, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakRecord, Drift, Fault, Fence,
+    GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, LeaseBreak, Limits, Mark, MarkStore,
     Marked, MemberStore, Notice, NoticeBus, Notices, Parts, PushEvent, Quarantined, RaiseAnswer, Records,
     Runtime, Served, Stamp, Store, StoreFuture, Successor, TransferStore, Wait, WaitMode, WaiterRegistry,
     Wake, locked, serve,
@@ -358,14 +358,9 @@ impl MarkStore for MemoryStore {
 }
 
 impl AdminStore for MemoryStore {
-    fn break_lease<'a>(
-        &'a self,
-        key: &'a Key,
-        fence: Fence,
-        note: &'a BreakNote,
-    ) -> StoreFuture<'a, BreakAnswer> {
+    fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
         Box::pin(async move {
-            self.serve(|records, context| Ok(serve::break_lease(records, key, fence, note, context)))
+            self.serve(|records, context| Ok(serve::break_lease(records, key, lease, context)))
         })
     }
 

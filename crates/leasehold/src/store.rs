@@ -12,9 +12,10 @@
 pub use leasehold_core::{
     AdminStore, ApplyContext, Attempt, BackgroundRelease, BackgroundReleases, Baseline, BaselineStore,
     BatchServed, BeginCleanup, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Channel, ClockSeen, Content,
-    Diagnosis, Family, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant, LastFence, Limits,
-    Lock, MarkStore, Marked, MemberStore, Nonce, Notice, NoticeBus, Notices, Parts, ProcessStore, Proof,
-    Proposal, Push, PushEvent, Quarantined, QueueEntry, QueuePosition, RaiseAnswer, Records, ScanPage,
-    ScanPosition, Served, Share, Shares, Store, StoreFuture, StoreRole, Subscribers, Successor, Ticket,
-    TransferStore, Unclaimed, VotingStore, Wait, WaitMode, WaitQueue, WaiterRegistry, Wake, serve,
+    Diagnosis, Family, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant, LastFence,
+    LeaseBreak, Limits, Lock, MarkStore, Marked, MemberStore, Nonce, Notice, NoticeBus, Notices, Parts,
+    ProcessStore, Proof, Proposal, Push, PushEvent, Quarantined, QueueEntry, QueuePosition, RaiseAnswer,
+    Records, ScanPage, ScanPosition, Served, Share, Shares, Store, StoreFuture, StoreRole, Subscribers,
+    Successor, Ticket, TransferStore, Unclaimed, VotingStore, Wait, WaitMode, WaitQueue, WaiterRegistry,
+    Wake, serve,
 };

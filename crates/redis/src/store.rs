@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakNote,
-    BreakRecord, Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState,
-    Limits, Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage,
-    ScanPosition, ServerClock, Store, StoreFuture, StoreRole, Successor, TransferStore, WaitMode, Wake,
+    AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakRecord,
+    Diagnosis, Drift, Fault, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, LeaseBreak, Limits, Mark,
+    MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition,
+    ServerClock, Store, StoreFuture, StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -406,15 +406,10 @@ impl AdminStore for RedisStore {
         quarantine_warning(self.name(), self.client.quarantine).into_iter().collect()
     }
 
-    fn break_lease<'a>(
-        &'a self,
-        key: &'a Key,
-        fence: Fence,
-        note: &'a BreakNote,
-    ) -> StoreFuture<'a, BreakAnswer> {
-        Box::pin(async move {
-            self.client.break_lease(key, fence, note, &mut self.client.any_route().await?).await
-        })
+    fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
+        Box::pin(
+            async move { self.client.break_lease(key, lease, &mut self.client.any_route().await?).await },
+        )
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {

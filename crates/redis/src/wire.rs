@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use leasehold_core::{
-    BreakNote, BreakRecord, Channel, Family, Fence, Holder, Key, Label, Mark, Mode, Nonce, Owner, PushEvent,
-    Stamp, Ttl,
+    BreakNote, BreakRecord, Channel, Family, Fence, Holder, Key, Label, LeaseBreak, Mark, Mode, Nonce, Owner,
+    PushEvent, Stamp, Ttl,
 };
 
 /// The prefix of all our values: the version of the format.
@@ -137,11 +137,13 @@ pub fn read_mark(value: &[u8]) -> Option<Mark> {
     })
 }
 
-/// The note of a break for its record: who, a line feed, why. A label contains no line feed.
+/// The part of a break's record that the caller knows: the fence, a space, who, a line feed, why. A
+/// label contains no line feed.
 #[must_use]
-pub fn note_of(note: &BreakNote) -> Vec<u8> {
+pub fn break_record(lease: &LeaseBreak) -> Vec<u8> {
     let said = |label: &Option<Label>| label.as_ref().map_or_else(String::new, |label| label.as_str().into());
-    format!("{}\n{}", said(&note.by), said(&note.reason)).into_bytes()
+    let LeaseBreak { recorded, note, .. } = lease;
+    format!("{recorded} {}\n{}", said(&note.by), said(&note.reason)).into_bytes()
 }
 
 /// Decodes the record of a break; `None` if it is not one of ours.
@@ -307,8 +309,9 @@ mod tests {
             BreakRecord::new(key.clone(), Stamp::from_micros(5), Fence::new(7).unwrap(), held_by, note)
         };
         let note = BreakNote { by: label("ada@h:1"), reason: label("hangs since noon") };
-        assert_eq!(note_of(&note), b"ada@h:1\nhangs since noon");
-        assert_eq!(note_of(&BreakNote::default()), b"\n");
+        let lease = |note| LeaseBreak { fence: Fence::MAX, recorded: Fence::new(7).unwrap(), note };
+        assert_eq!(break_record(&lease(note)), b"7 ada@h:1\nhangs since noon");
+        assert_eq!(break_record(&lease(BreakNote::default())), b"7 \n");
         let full = record(label("ada@h:1"), label("hangs since noon"), label("web-3 deploy"));
         assert_eq!(read_break(&key, b"5 7 ada@h:1\nhangs since noon\nweb-3 deploy"), Some(full));
         assert_eq!(read_break(&key, b"5 7 \n\n"), Some(record(None, None, None)));

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use leasehold::{Locks, LocksBuilder, MemoryStore, QuorumStore};
 use leasehold_core::{
-    AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakNote,
-    BreakRecord, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
+    AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakRecord,
+    Diagnosis, Fault, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, LeaseBreak, Limits, Mark,
     MarkStore, Marked, MemberStore, NoticeBus, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition,
     Store, StoreRole, Successor, TransferStore, WaitMode, Wake, locked,
 };
@@ -482,11 +482,10 @@ impl AdminStore for Faulty {
     fn break_lease<'a>(
         &'a self,
         key: &'a Key,
-        fence: Fence,
-        note: &'a BreakNote,
+        lease: &'a LeaseBreak,
     ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        let (memory, key, note) = (self.memory.clone(), key.clone(), note.clone());
-        Box::pin(self.through("break", None, async move { memory.break_lease(&key, fence, &note).await }))
+        let (memory, key, lease) = (self.memory.clone(), key.clone(), lease.clone());
+        Box::pin(self.through("break", None, async move { memory.break_lease(&key, &lease).await }))
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {

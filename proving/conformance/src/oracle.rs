@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, ApplyContext, BreakNote, Channel, Content, Fence, GrantAnswer, Holder, HolderInfo, Key, Label,
-    LastFence, Lock, Proposal, Records, Request, Served, Stamp, Subscribers, Ticket, apply,
+    LastFence, LeaseBreak, Lock, Proposal, Records, Request, Served, Stamp, Subscribers, Ticket, apply,
 };
 use leasehold_redis::wire::{self, mark_of};
 
@@ -35,7 +35,9 @@ impl Tickets {
                 let fence = self.fences.get(key).copied().unwrap_or(Fence::MAX);
                 let by = Label::new("ada").ok();
                 let note = BreakNote { by, reason: None };
-                vec![Request::Break { key: key.clone(), fence, note }]
+                // As at a member of a quorum.
+                let recorded = Fence::new(7).expect("it is not zero");
+                vec![Request::Break { key: key.clone(), lease: LeaseBreak { fence, recorded, note } }]
             }
             Step::Crowd(request, count) => (0..*count).map(|nth| by_somebody_else(request, nth)).collect(),
             _ => Vec::new(),

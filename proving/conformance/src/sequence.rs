@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BreakNote, Channel, Claim, Fence, Holder, Key, Label, Mark, Nonce, Proposal, Request, Stamp,
-    Successor, Ticket, Ttl, Wait,
+    Attempt, BreakNote, Channel, Claim, Fence, Holder, Key, Label, LeaseBreak, Mark, Nonce, Proposal,
+    Request, Stamp, Successor, Ticket, Ttl, Wait,
 };
 use leasehold_redis::wire::channel_of;
 use rand::rngs::StdRng;
@@ -316,7 +316,7 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
         60..=62 => Step::Break(key),
         63 => {
             let fence = fence(dice.pick(&[0, 5, ABOVE_ANY_CLOCK, Fence::MAX.get()]));
-            Step::Ask(Request::Break { key, fence, note: note(dice) })
+            Step::Ask(Request::Break { key, lease: LeaseBreak::new(fence, note(dice)) })
         }
         48..=52 => {
             Step::Ask(Request::Rejoin { attempt: at_member(dice, wall), not_after: not_after(dice, wall) })

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fuzz::{Verdict, bytes_near, holds, hunt};
 use leasehold_core::{
-    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Mark, Mode, Owner, Request, Stamp, Ttl, Wait,
+    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, LeaseBreak, Mark, Mode, Owner, Request, Stamp,
+    Ttl, Wait,
 };
 use leasehold_redis::{
     script::{call_for, decode},
@@ -105,7 +106,7 @@ fn requests(who: u128, mode: Mode) -> Vec<Request> {
         Request::Grant { attempt: attempt.clone(), wait, not_after: None },
         Request::Mark { attempt: attempt.clone(), mark, keep: Duration::from_secs(60) },
         Request::Marked(key()),
-        Request::Break { key: key(), fence, note: BreakNote::default() },
+        Request::Break { key: key(), lease: LeaseBreak::new(fence, BreakNote::default()) },
         Request::Advance(vec![key()]),
         Request::Release(attempt),
     ]

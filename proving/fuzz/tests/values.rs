@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fuzz::{bytes_near, holds, hunt};
 use leasehold_core::{
-    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Label, Mark, Nonce, Owner, Proposal, PushEvent,
-    Request, Stamp, Successor, Ttl,
+    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Label, LeaseBreak, Mark, Nonce, Owner, Proposal,
+    PushEvent, Request, Stamp, Successor, Ttl,
 };
 use leasehold_redis::{
     script::decode,
@@ -146,7 +146,7 @@ fn requests() -> Vec<Request> {
         Request::Mark { attempt: alone.clone(), mark, keep: Duration::from_secs(9) },
         Request::Marked(key("a")),
         Request::Inspect(key("a")),
-        Request::Break { key: key("a"), fence, note: BreakNote::default() },
+        Request::Break { key: key("a"), lease: LeaseBreak::new(fence, BreakNote::default()) },
     ];
     for attempt in [alone, there] {
         all.extend([

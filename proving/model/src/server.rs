@@ -102,8 +102,8 @@ impl Server {
     fn flawed_before(&mut self, flaw: Flaw, request: &mut Request, now: Stamp) {
         let records = &mut self.records;
         let Some((attempt, key)) = concerned(request) else {
-            if let (Flaw::BreaksWhatIsThere, Request::Break { key, fence, .. }) = (flaw, request) {
-                *fence = records.fence(key, now).unwrap_or(*fence);
+            if let (Flaw::BreaksWhatIsThere, Request::Break { key, lease }) = (flaw, request) {
+                lease.fence = records.fence(key, now).unwrap_or(lease.fence);
             }
             return;
         };

@@ -3,7 +3,7 @@
 use super::mark::wall;
 use super::{ApplyContext, Serving};
 use crate::{
-    BreakAnswer, BreakNote, BreakRecord, Fence, Holder, Key, Owner, Push, PushEvent, Records, Served, Stamp,
+    BreakAnswer, BreakRecord, Fence, Holder, Key, LeaseBreak, Owner, Push, PushEvent, Records, Served, Stamp,
     Ttl,
 };
 
@@ -16,18 +16,18 @@ use crate::{
 pub fn break_lease(
     records: &mut Records,
     key: &Key,
-    fence: Fence,
-    note: &BreakNote,
+    lease: &LeaseBreak,
     context: &ApplyContext<'_>,
 ) -> Served<BreakAnswer> {
     let mut serving = Serving::new(records, context);
-    let answer = serving.break_lease(key, fence, note);
+    let answer = serving.break_lease(key, lease);
     serving.advance(key, None);
     serving.served(answer)
 }
 
 impl Serving<'_> {
-    fn break_lease(&mut self, key: &Key, fence: Fence, note: &BreakNote) -> BreakAnswer {
+    fn break_lease(&mut self, key: &Key, lease: &LeaseBreak) -> BreakAnswer {
+        let LeaseBreak { fence, recorded, ref note } = *lease;
         let (records, now) = (&mut *self.records, self.context.now);
         // The holder is not skipped for this: a new holder that has not confirmed yet did not let its
         // lease end.
@@ -47,7 +47,7 @@ impl Serving<'_> {
             records.remember(key, above, Ttl::DEFAULT, now);
         }
         let at = wall(self.context);
-        let record = BreakRecord::new(key.clone(), at, fence, label, note.clone());
+        let record = BreakRecord::new(key.clone(), at, recorded, label, note.clone());
         records.breaks.insert(key.clone(), (record, at + BreakRecord::KEPT_FOR));
         self.leave(key, holder);
         let event = PushEvent::Broken;

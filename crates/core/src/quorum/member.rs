@@ -177,11 +177,11 @@ impl MemberAttempt {
         MemberRenewal { holder: self.holder, fence, rejoin, rumours: self.rumours }
     }
 
-    /// Notes the fence of the last break that the member remembers. If that is not below the first
-    /// fence that the member answered, this lease was broken; the agreed fence counts where the
-    /// member took the lease later than others.
+    /// Notes the fence of the last break that the member remembers. A break through the quorum is
+    /// recorded with the agreed fence, one at this member alone with the member's own fence. If the
+    /// record is below both, the break was of an earlier lease.
     pub(super) fn is_unbroken(&mut self, renewal: &MemberRenewal, last: Option<Fence>) -> bool {
-        let least = self.fence.or(renewal.fence).unwrap_or(Fence::MAX);
+        let least = self.fence.into_iter().chain(renewal.fence).min().unwrap_or(Fence::MAX);
         if last.is_some_and(|last| last >= least) {
             self.broken = true;
         } else {
@@ -264,14 +264,15 @@ mod tests {
         assert!(broken.rumours == 0 && broken.may_be_broken(), "whatever came late");
     }
 
-    /// A member that was not needed for the majority keeps the smaller fence that it answered.
+    /// A member that was not needed for the majority keeps a smaller fence, and one that was slow a
+    /// greater one.
     #[test]
-    fn a_break_is_recorded_with_the_fence_that_the_member_answered() {
-        for (last, is_unbroken) in [(4, true), (5, false)] {
+    fn a_break_is_recorded_with_the_agreed_fence_or_with_that_of_the_member() {
+        for (own, last, is_unbroken) in [(5, 4, true), (5, 5, false), (9, 6, true), (9, 7, false)] {
             let mut id = member_attempt();
-            id.hears(Some(&MemberAnswer::Grant(GrantAnswer::Granted { fence: fence(5) })));
+            id.hears(Some(&MemberAnswer::Grant(GrantAnswer::Granted { fence: fence(own) })));
             let renewal = id.renewal(Some(fence(7)));
-            assert_eq!(id.is_unbroken(&renewal, Some(fence(last))), is_unbroken, "{last}");
+            assert_eq!(id.is_unbroken(&renewal, Some(fence(last))), is_unbroken, "{own} {last}");
         }
     }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{Fault, Notices, Store, StoreFuture, WaitMode};
 use crate::{
-    Attempt, BackgroundReleases, Baseline, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fence,
-    GrantAnswer, HoldAnswer, Key, KeyState, Mark, Marked, Misuse, QuorumReport, RaiseAnswer, ScanPage,
-    ScanPosition, StoreRole, Successor,
+    Attempt, BackgroundReleases, Baseline, BoxFuture, BreakAnswer, BreakRecord, Diagnosis, Fence,
+    GrantAnswer, HoldAnswer, Key, KeyState, LeaseBreak, Mark, Marked, Misuse, QuorumReport, RaiseAnswer,
+    ScanPage, ScanPosition, StoreRole, Successor,
 };
 
 /// The parts of a store; [`Parts::default`] has none.
@@ -336,14 +336,9 @@ pub trait TransferStore: fmt::Debug + Send + Sync {
 pub trait AdminStore: fmt::Debug + Send + Sync {
     /// Ends the lease on a key, whoever holds it, if it has this fence, and hands the key over. The
     /// holder is notified at once if [`notices`](InspectStore::notices) reach it; otherwise its
-    /// next renewal finds out. The same step records the break with the note, for
+    /// next renewal finds out. The same step records the break, for
     /// [`BreakRecord::KEPT_FOR`].
-    fn break_lease<'a>(
-        &'a self,
-        key: &'a Key,
-        fence: Fence,
-        note: &'a BreakNote,
-    ) -> StoreFuture<'a, BreakAnswer>;
+    fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer>;
 
     /// The last break of a key, if it was within the last [`BreakRecord::KEPT_FOR`].
     fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>>;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, BreakAnswer, BreakNote, FaultCause, FaultKind, Fence, GrantAnswer, Mark, Proposal, Request,
-    Stamp, Ttl,
+    Answer, BreakAnswer, BreakNote, FaultCause, FaultKind, Fence, GrantAnswer, LeaseBreak, Mark, Proposal,
+    Request, Stamp, Ttl,
 };
 use leasehold_file::{BootId, Ledger};
 use rustix::process::Signal;
@@ -189,7 +189,8 @@ fn marks_and_breaks_that_have_ended_do_not_pile_up() {
         let fence = take(&mut ledger, &ours).unwrap();
         let (key, mark) = (ours.claim.first_key().clone(), Mark::new(Stamp::from_micros(1), fence, None));
         ledger.serve(Request::Mark { attempt: ours, mark, keep: Duration::from_secs(3600) }).unwrap();
-        let broken = ledger.serve(Request::Break { key, fence, note: BreakNote::default() }).unwrap().answer;
+        let lease = LeaseBreak::new(fence, BreakNote::default());
+        let broken = ledger.serve(Request::Break { key, lease }).unwrap().answer;
         assert!(matches!(broken, Answer::Break(BreakAnswer::Broken { .. })), "{broken:?}");
         let written = ledger.dump().unwrap();
         assert_eq!((written.marks.len(), written.breaks.len()), (1, 1), "of {}", n + 1);
@@ -205,8 +206,8 @@ fn the_break_of_a_key_is_read_whatever_is_recorded_of_longer_keys() {
     let mut ledger = Ledger::at(&file, ByHand::new());
     for (who, name) in [(1, "a"), (2, "ab")] {
         let fence = take(&mut ledger, &attempt(who, &[name], 60_000)).unwrap();
-        let note = BreakNote::default();
-        let broken = ledger.serve(Request::Break { key: key(name), fence, note }).unwrap().answer;
+        let lease = LeaseBreak::new(fence, BreakNote::default());
+        let broken = ledger.serve(Request::Break { key: key(name), lease }).unwrap().answer;
         assert!(matches!(broken, Answer::Break(BreakAnswer::Broken { .. })), "{broken:?}");
     }
     let other = rusqlite::Connection::open(&file).unwrap();

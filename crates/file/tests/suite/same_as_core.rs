@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::{
     Answer, ApplyContext, Attempt, BreakAnswer, BreakNote, Channel, Claim, Content, Fence, GrantAnswer,
-    HoldAnswer, Holder, Key, Label, LastFence, Mark, Marked, Proposal, PushEvent, RaiseAnswer, Records,
-    Request, Served, Shares, Stamp, Subscribers, Successor, Ticket, Ttl, Wait, WaitQueue, apply,
+    HoldAnswer, Holder, Key, Label, LastFence, LeaseBreak, Mark, Marked, Proposal, PushEvent, RaiseAnswer,
+    Records, Request, Served, Shares, Stamp, Subscribers, Successor, Ticket, Ttl, Wait, WaitQueue, apply,
 };
 use leasehold_file::{BootId, Ledger};
 use tempfile::TempDir;
@@ -323,7 +323,7 @@ impl World {
                 let last = self.plain.fences.get(&key).map_or(1, |last| last.fence.get());
                 // The fence of the holder, or an earlier one.
                 let fence = Fence::new(last - self.dice.below(2)).unwrap();
-                Request::Break { key, fence, note: self.some_note() }
+                Request::Break { key, lease: LeaseBreak::new(fence, self.some_note()) }
             }
             10 | 11 => {
                 let not_after = self.some_not_after();

@@ -2,7 +2,8 @@
 //!
 //! Each member knows the attempt under a separate id, and with the fence that it answered last,
 //! which differs from the agreed fence at a member that was slow when the fence was agreed. So the
-//! attempt is looked up first, and then broken at each member with the fence found there.
+//! attempt is looked up first, and then broken at each member with the fence found there. All of them
+//! record the agreed fence, the only one that the holder and its adopters know.
 //!
 //! Renewals take a lease again at a member that does not have it (`keeping`), but this must not
 //! restore a broken lease. So where the member had the lease at its last answer, the lease is only
@@ -15,8 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold_core::{
-    AdminStore, Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fault, Fence, HoldAnswer,
-    HolderInfo, Key, KeyState, Stamp, Store, StoreFuture, StoreRole, Vote,
+    AdminStore, Ballot, BoxFuture, BreakAnswer, BreakRecord, Diagnosis, Fault, Fence, HoldAnswer, HolderInfo,
+    Key, KeyState, LeaseBreak, Stamp, Store, StoreFuture, StoreRole, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -42,14 +43,9 @@ impl AdminStore for QuorumStore {
     /// one is down, although a majority can still renew it. So the votes decide, and not the
     /// look-up. But a fence that a member shows beside the agreed one names nothing: it may have been
     /// the fence of an earlier lease elsewhere.
-    fn break_lease<'a>(
-        &'a self,
-        key: &'a Key,
-        fence: Fence,
-        note: &'a BreakNote,
-    ) -> StoreFuture<'a, BreakAnswer> {
+    fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
         Box::pin(async move {
-            let quorum = &self.quorum;
+            let (quorum, fence) = (&self.quorum, lease.fence);
             let look = |store: Arc<dyn Store>, key| async move { store.inspector()?.inspect(&key).await };
             let (seen, answered) = asked(quorum, quorum.look_limit(), key, look).await;
             quorum.verdict(&answered, "answered")?;
@@ -71,7 +67,7 @@ impl AdminStore for QuorumStore {
                 let its = held.as_ref().and_then(|held| fence_at(&state?, held));
                 let store = quorum.members[n].store.clone();
                 let does = match &held {
-                    Some(held) => end(store, its, fence, held.clone(), note.clone()),
+                    Some(held) => end(store, its, held.clone(), lease.clone()),
                     None => was_broken(store, key.clone(), fence),
                 };
                 quorum.call(quorum.look_limit(), n, |_| false, does, quorum.answers_to(n, &tell));
@@ -128,24 +124,24 @@ fn fence_at(state: &KeyState, held: &HolderInfo) -> Option<Fence> {
 fn end(
     store: Arc<dyn Store>,
     mut its: Option<Fence>,
-    agreed: Fence,
     held: HolderInfo,
-    note: BreakNote,
+    lease: LeaseBreak,
 ) -> StoreFuture<'static, HoldAnswer> {
     /// The fence is raised once per round; more tries mean that somebody keeps asking again.
     const TRIES: u32 = 3;
     Box::pin(async move {
         let key = held.key.clone();
         for _ in 0..TRIES {
-            if let Some(fence) = its
-                && let BreakAnswer::Broken { .. } = store.admin()?.break_lease(&key, fence, &note).await?
-            {
-                return Ok(HoldAnswer::Done);
+            if let Some(fence) = its {
+                let there = LeaseBreak { fence, ..lease.clone() };
+                if let BreakAnswer::Broken { .. } = store.admin()?.break_lease(&key, &there).await? {
+                    return Ok(HoldAnswer::Done);
+                }
             }
             // The answer names one holder, and others may share the key.
             let state = store.inspector()?.inspect(&key).await?;
             if !state.holders.iter().any(|one| one.owner.is_same(&held.owner)) {
-                return was_broken(store.clone(), key, agreed).await;
+                return was_broken(store.clone(), key, lease.recorded).await;
             }
             its = fence_at(&state, &held);
         }
@@ -165,9 +161,8 @@ fn was_broken(store: Arc<dyn Store>, key: Key, fence: Fence) -> StoreFuture<'sta
 
 /// The latest of these records of the members.
 ///
-/// Each member records a break with the fence that the lease had there, which is greater at a member
-/// that took the lease later than the others. The fence that a majority recorded is the agreed one:
-/// a later break that was completed has replaced the record at a majority.
+/// A break that was completed is recorded by a majority, and has replaced the records of earlier ones
+/// there. A later one that only some members made counts for less.
 fn latest(quorum: &QuorumState, mut records: Vec<BreakRecord>) -> Option<BreakRecord> {
     let recorded = |fence| records.iter().filter(|record| record.fence == fence).count();
     let agreed =

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, FaultCause,
-    Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked,
-    MemberStore, Notice, Notices, Parts, RaiseAnswer, Runtime, Store, StoreFuture, Successor, TransferStore,
-    WaitMode, Wake, locked,
+    AdminStore, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakRecord, Fault, FaultCause, GrantAnswer,
+    HoldAnswer, InspectStore, Key, KeyState, LeaseBreak, Limits, Mark, MarkStore, Marked, MemberStore,
+    Notice, Notices, Parts, RaiseAnswer, Runtime, Store, StoreFuture, Successor, TransferStore, WaitMode,
+    Wake, locked,
 };
 
 use super::flag::ProcessId;
@@ -220,13 +220,8 @@ impl MarkStore for Link {
 }
 
 impl AdminStore for Link {
-    fn break_lease<'a>(
-        &'a self,
-        key: &'a Key,
-        fence: Fence,
-        note: &'a BreakNote,
-    ) -> StoreFuture<'a, BreakAnswer> {
-        self.call(self.store.break_lease(key, fence, note))
+    fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
+        self.call(self.store.break_lease(key, lease))
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{AdminStore as _, BreakNote, HolderInfo, InspectStore as _, Key, KeyState};
+use leasehold_core::{AdminStore as _, BreakNote, HolderInfo, InspectStore as _, Key, KeyState, LeaseBreak};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::outage::Outage;
@@ -299,7 +299,7 @@ impl World {
         let state = block_on(self.store.inspect(&key)).unwrap_or_else(|fault| panic!("{fault}"));
         let fence = state.holders.first().and_then(|holder| holder.fence);
         let Some(fence) = fence else { panic!("{key}: nobody holds it, so its lease cannot be broken") };
-        block_on(self.store.break_lease(&key, fence, &BreakNote::default()))
+        block_on(self.store.break_lease(&key, &LeaseBreak::new(fence, BreakNote::default())))
             .unwrap_or_else(|fault| panic!("{fault}"));
     }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fence, HoldAnswer, Key,
-    Mark, MarkStore, Marked, Request, StoreFuture, StoreRole,
+    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakRecord, Diagnosis, HoldAnswer, Key, LeaseBreak, Mark,
+    MarkStore, Marked, Request, StoreFuture, StoreRole,
 };
 use tokio_postgres::types::Type;
 
@@ -50,13 +50,8 @@ impl MarkStore for PostgresStore {
 }
 
 impl AdminStore for PostgresStore {
-    fn break_lease<'a>(
-        &'a self,
-        key: &'a Key,
-        fence: Fence,
-        note: &'a BreakNote,
-    ) -> StoreFuture<'a, BreakAnswer> {
-        let request = Request::Break { key: key.clone(), fence, note: note.clone() };
+    fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
+        let request = Request::Break { key: key.clone(), lease: lease.clone() };
         Box::pin(self.serve_one(request, self.call_limit(), read!(Break)))
     }
 

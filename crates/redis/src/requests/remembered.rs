@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Key, Mark, Marked, Stamp,
+    Attempt, BreakAnswer, BreakRecord, Fault, HoldAnswer, Key, LeaseBreak, Mark, Marked, Stamp,
 };
 use redis::{Value, cmd};
 
@@ -66,12 +66,11 @@ impl Client {
     pub(crate) async fn break_lease(
         &self,
         key: &Key,
-        fence: Fence,
-        note: &BreakNote,
+        lease: &LeaseBreak,
         route: &mut Route,
     ) -> Result<BreakAnswer, Fault> {
         let said_at = self.channels().cloned().unwrap_or_default().broken();
-        let call = break_call(key, fence, note, self.window(), &said_at, self.asked_alone());
+        let call = break_call(key, lease, self.window(), &said_at, self.asked_alone());
         self.ask(route, &call, |value| break_in(value, key)).await
     }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BreakNote, BreakRecord, Fence, Holder, Key, LastFence, Mark, Request, Stamp, Successor, Ttl,
-    Wait, WaitQueue,
+    Attempt, BreakRecord, Holder, Key, LastFence, LeaseBreak, Mark, Request, Stamp, Successor, Ttl, Wait,
+    WaitQueue,
 };
 
 use super::call::{Call, Script};
@@ -52,7 +52,7 @@ pub(super) fn encode(request: &Request, window: Duration, asked: Asked<'_>) -> C
         Request::Mark { attempt, mark, keep } => mark_call(attempt, mark, *keep, asked),
         Request::Marked(key) => side_call(&MARKED, Side::Mark, key),
         Request::Inspect(key) => inspect_call(key, asked),
-        Request::Break { key, fence, note } => break_call(key, *fence, note, window, wire::BROKEN, asked),
+        Request::Break { key, lease } => break_call(key, lease, window, wire::BROKEN, asked),
     }
 }
 
@@ -178,19 +178,18 @@ pub(crate) fn vouch_call(slot: u16, run: &str, longest: Ttl) -> Call {
 /// The call that breaks a lease, and notifies its holder on this channel.
 pub(crate) fn break_call(
     key: &Key,
-    fence: Fence,
-    note: &BreakNote,
+    lease: &LeaseBreak,
     window: Duration,
     said_at: &[u8],
     asked: Asked<'_>,
 ) -> Call {
     let mut call = with_sides([key].into_iter(), &BREAK, 1, asked.fence_keys());
     call.join(Sides::of(key).parts(Side::Break));
-    call.show(fence);
+    call.show(lease.fence);
     call.show(window.as_millis());
     call.show(LastFence::kept_for(Ttl::DEFAULT).as_millis());
     call.push(said_at);
-    call.push(&wire::note_of(note));
+    call.push(&wire::break_record(lease));
     call.show(BreakRecord::KEPT_FOR.as_millis());
     call
 }

@@ -6,7 +6,7 @@
 --       2  how long a key that is handed over may remain unclaimed, in ms
 --       3  how long to remember the fence, in ms
 --       4  the channel on which holders are notified of broken leases
---       5  who breaks it, a line feed, why: for the record
+--       5  for the record: a fence, a space, who breaks it, a line feed, why
 --       6  how long to keep the record, in ms
 --
 -- The last field of each answer lists the keys that are free although somebody waits. The second
@@ -58,7 +58,7 @@ answer = finish({ s }, answer)
 -- Written last, and its failure is ignored: the lease is broken even if there is no memory for the
 -- record.
 if said then
-  local record = time .. ' ' .. ARGV[1] .. ' ' .. ARGV[5] .. '\n' .. string.sub(said, 2)
+  local record = time .. ' ' .. ARGV[5] .. '\n' .. string.sub(said, 2)
   redis.pcall('SET', KEYS[7], record, 'PX', ARGV[6])
 end
 return answer

@@ -288,7 +288,12 @@ async fn a_release_in_a_batch_deletes_only_what_is_the_callers() {
         let fences = grants(&store, &ours).await.into_iter().map(granted).collect::<Vec<_>>();
         let next = attempt(&["taken"]);
         let other = crate::world::store(&server.url());
-        let broken = other.break_lease(&key("taken"), fences[1], &leasehold_core::BreakNote::default()).await;
+        let broken = other
+            .break_lease(
+                &key("taken"),
+                &leasehold_core::LeaseBreak::new(fences[1], leasehold_core::BreakNote::default()),
+            )
+            .await;
         assert!(matches!(broken, Ok(BreakAnswer::Broken { .. })), "{broken:?}");
         let fence = granted(grant(&other, &next).await);
         server.text(&["DEL", "list", "gone"]);

@@ -3,7 +3,7 @@
 
 use leasehold_core::{
     AdminStore as _, Attempt, BreakNote, Claim, Fault, FaultCause, FaultKind, Fence, GrantAnswer,
-    InspectStore as _, KeyState, Mark, MarkStore as _, Stamp, Store, WaitMode,
+    InspectStore as _, KeyState, LeaseBreak, Mark, MarkStore as _, Stamp, Store, WaitMode,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::slot::{Side, side_key};
@@ -39,7 +39,7 @@ async fn faults(store: &RedisStore, holder: &Attempt, name: &str) -> Vec<Fault> 
         store.renew(from_ref(holder)).await.remove(0).map(drop),
         store.inspect(&key(name)).await.map(drop),
         store.mark(holder, &mark, Duration::from_secs(1)).await.map(drop),
-        store.break_lease(&key(name), Fence::MAX, &BreakNote::default()).await.map(drop),
+        store.break_lease(&key(name), &LeaseBreak::new(Fence::MAX, BreakNote::default())).await.map(drop),
         store.release(holder).await.map(drop),
         store.give_up(&other).await.map(drop),
     ];

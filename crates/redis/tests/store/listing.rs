@@ -77,7 +77,13 @@ async fn marks_and_breaks_are_listed_although_something_else_is_in_the_place_of_
         let fence = granted(grant(&store, &ours).await);
         let mark = Mark::new(Stamp::from_micros(1), fence, None);
         store.mark(&ours, &mark, Duration::from_secs(60)).await.unwrap();
-        store.break_lease(&key("k"), fence, &leasehold_core::BreakNote::default()).await.unwrap();
+        store
+            .break_lease(
+                &key("k"),
+                &leasehold_core::LeaseBreak::new(fence, leasehold_core::BreakNote::default()),
+            )
+            .await
+            .unwrap();
         let marks = store.list_marks(b"").await.unwrap();
         assert!(marks.len() == 1 && marks[0].0 == key("k"), "{flavor}: {marks:?}");
         let breaks = store.list_breaks(b"").await.unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::{
     AdminStore as _, Attempt, BreakAnswer, BreakNote, Claim, Fault, FaultKind, Fence, GrantAnswer,
-    HoldAnswer, InspectStore as _, MemberStore as _, Proposal, RaiseAnswer, Store, Ttl, Wake,
+    HoldAnswer, InspectStore as _, LeaseBreak, MemberStore as _, Proposal, RaiseAnswer, Store, Ttl, Wake,
 };
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
@@ -206,7 +206,8 @@ async fn a_break_at_a_member_counts_the_fences_of_the_key() {
         // Ahead of the clock: only counting leads above it.
         let ahead = store.raise(&at_fence(&ours, clock() + 1_900_000)).await.unwrap();
         let RaiseAnswer::Raised { fence } = ahead else { panic!("{flavor}: {ahead:?}") };
-        let broken = store.break_lease(&key("x:a"), fence, &BreakNote::default()).await.unwrap();
+        let broken =
+            store.break_lease(&key("x:a"), &LeaseBreak::new(fence, BreakNote::default())).await.unwrap();
         assert!(matches!(broken, BreakAnswer::Broken { .. }), "{flavor}: {broken:?}");
         let handed = store.inspect(&key("x:a")).await.unwrap().holders;
         assert!(handed[0].fence > Some(fence), "{flavor}: {handed:?} after {fence}");

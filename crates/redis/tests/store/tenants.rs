@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, BreakAnswer, BreakNote, GrantAnswer, HoldAnswer, InspectStore as _, Notice, Store,
-    WaitMode, Wake,
+    AdminStore as _, BreakAnswer, BreakNote, GrantAnswer, HoldAnswer, InspectStore as _, LeaseBreak, Notice,
+    Store, WaitMode, Wake,
 };
 use servers::{Flavor, Reply, Server};
 
@@ -116,7 +116,7 @@ async fn a_tenant_is_notified_at_once_that_its_lease_was_broken() {
         let mut notices = holds.notices().unwrap();
         let fence = granted(holds.grant(&ours, WaitMode::Try).await);
         until("it listens", SOON, || !channels_like(&server, "leasehold:a:broken").is_empty()).await;
-        let broken = at().break_lease(&key("a:k"), fence, &BreakNote::default()).await;
+        let broken = at().break_lease(&key("a:k"), &LeaseBreak::new(fence, BreakNote::default())).await;
         assert!(matches!(broken, Ok(BreakAnswer::Broken { .. })), "{broken:?}");
         let heard = tokio::time::timeout(SOON, notices.next()).await;
         assert_eq!(heard.ok(), Some(Notice::Broken { holder: ours.holder }), "{flavor}");

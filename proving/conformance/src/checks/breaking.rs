@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{Guard, Loss};
 use leasehold_core::{
-    BreakAnswer, BreakNote, Claim, Fence, GrantAnswer, HoldAnswer, HolderInfo, Label, Store, Wake,
+    BreakAnswer, BreakNote, Claim, Fence, GrantAnswer, HoldAnswer, HolderInfo, Label, LeaseBreak, Store, Wake,
 };
 
 use super::queue::{joins, locks, served};
@@ -15,7 +15,12 @@ use crate::target::Target;
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 async fn breaks(store: &dyn Store, fence: Fence) -> BreakAnswer {
-    store.admin().unwrap().break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap()
+    store
+        .admin()
+        .unwrap()
+        .break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default()))
+        .await
+        .unwrap()
 }
 
 async fn broken(store: &dyn Store, fence: Fence) -> HolderInfo {
@@ -69,10 +74,10 @@ pub async fn a_break_leaves_a_record(target: &Target) {
     take(&*here, &one).await;
     let fence = seen(&*there).await;
     let wrong = Fence::new(fence.get() - 1).unwrap();
-    admin.break_lease(&key("k"), wrong, &note).await.unwrap();
+    admin.break_lease(&key("k"), &LeaseBreak::new(wrong, note.clone())).await.unwrap();
     assert_eq!(admin.last_break(&key("k")).await.unwrap(), None);
     let before = there.marks().unwrap().marked(&key("k")).await.unwrap().now;
-    admin.break_lease(&key("k"), fence, &note).await.unwrap();
+    admin.break_lease(&key("k"), &LeaseBreak::new(fence, note.clone())).await.unwrap();
     let after = there.marks().unwrap().marked(&key("k")).await.unwrap().now;
     let record = here.admin().unwrap().last_break(&key("k")).await.unwrap().unwrap();
     assert!(before <= record.at && record.at <= after, "{before:?} {record:?} {after:?}");
@@ -85,7 +90,7 @@ pub async fn a_break_leaves_a_record(target: &Target) {
     reader.claim = Claim::shared([key("shared")]).unwrap();
     take(&*here, &reader).await;
     let fence = holders(&*there, "shared").await[0].fence.unwrap();
-    admin.break_lease(&key("shared"), fence, &BreakNote::default()).await.unwrap();
+    admin.break_lease(&key("shared"), &LeaseBreak::new(fence, BreakNote::default())).await.unwrap();
     let breaks = admin.list_breaks(b"").await.unwrap();
     assert_eq!(breaks.len(), 2, "{breaks:?}");
     assert_eq!((&breaks[1].held_by, &breaks[1].note), (&None, &BreakNote::default()));

@@ -11,7 +11,7 @@ use leasehold::{
     Backoff, ConnectError, Guard, HoldError, InspectError, JobError, LockError, Locks, Loss, MarkError,
     Misuse, NotDue, ReleaseError, RenewError, Renewal, TransferError,
 };
-use leasehold_core::{AdminStore as _, BreakNote, Key, Runtime as _};
+use leasehold_core::{AdminStore as _, BreakNote, Key, LeaseBreak, Runtime as _};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -187,7 +187,7 @@ async fn lost_pends_for_ever_after_a_release() {
 async fn a_release_whose_answer_was_lost_counts() {
     let (world, broken) = holding().await;
     let (key, note) = (Key::new("k").unwrap(), BreakNote::default());
-    world.memory.break_lease(&key, broken.fence(), &note).await.unwrap();
+    world.memory.break_lease(&key, &LeaseBreak::new(broken.fence(), note.clone())).await.unwrap();
     drop(broken);
     // The break of an earlier lease says nothing about this one.
     let guard = world.locks.mutex("k").lock().await.unwrap();
@@ -207,7 +207,7 @@ async fn a_release_that_is_tried_again_says_that_the_lease_was_broken_before() {
         let world = World::begin(TTL);
         let guard = world.locks.mutex_all(["k", "l"]).lock().await.unwrap();
         let (key, note) = (Key::new(broken).unwrap(), BreakNote::default());
-        world.memory.break_lease(&key, guard.fence(), &note).await.unwrap();
+        world.memory.break_lease(&key, &LeaseBreak::new(guard.fence(), note.clone())).await.unwrap();
         world.store.once("release", CallFate::Lost);
         let released = guard.release().await;
         assert!(matches!(released, Err(ReleaseError::Broken { .. })), "{released:?}");
@@ -938,7 +938,11 @@ async fn a_mark_whose_answer_was_lost_counts_although_the_lock_is_lost_by_now() 
             yield_now().await;
         }
         let fence = world.others().inspect("job").await.unwrap().holders[0].fence.unwrap();
-        world.memory.break_lease(&Key::new("job").unwrap(), fence, &BreakNote::default()).await.unwrap();
+        world
+            .memory
+            .break_lease(&Key::new("job").unwrap(), &LeaseBreak::new(fence, BreakNote::default()))
+            .await
+            .unwrap();
         let marked = marking.await.unwrap();
         assert_eq!(marked.is_ok(), is_marked, "{marked:?}");
         let mark = world.others().every(PERIOD, "job").mark().await.unwrap().unwrap();

@@ -50,8 +50,8 @@ impl Member {
 
     fn flawed_before(&mut self, flaw: Flaw, request: &mut Request, now: Now) {
         let records = &mut self.records;
-        if let (Flaw::BreaksWhatIsThere, Request::Break { key, fence, .. }) = (flaw, &mut *request) {
-            *fence = records.fence(key, now.stamp()).unwrap_or(*fence);
+        if let (Flaw::BreaksWhatIsThere, Request::Break { key, lease }) = (flaw, &mut *request) {
+            lease.fence = records.fence(key, now.stamp()).unwrap_or(lease.fence);
         }
         let is_raise = matches!(request, Request::Raise(_));
         let is_release = matches!(request, Request::Release(_));

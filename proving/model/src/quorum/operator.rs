@@ -1,7 +1,7 @@
 //! An operator, who breaks leases through the quorum or at a single member.
 
 use leasehold_core::{
-    Answer, Ballot, BreakAnswer, BreakNote, Claim, Fault, Fence, HoldAnswer, Owner, Request, Vote,
+    Answer, Ballot, BreakAnswer, BreakNote, Claim, Fault, Fence, HoldAnswer, LeaseBreak, Owner, Request, Vote,
 };
 
 use super::client::Phase;
@@ -15,6 +15,8 @@ pub(super) struct Operator {
     of: usize,
     /// The fence that the lease has at each member.
     shown: Vec<Option<Fence>>,
+    /// The fence that a majority shows, or otherwise the greatest.
+    agreed: Fence,
     ballot: Ballot,
     /// The members that have not answered.
     calls: Vec<usize>,
@@ -71,7 +73,11 @@ impl Quorum {
             }
         }
         let is_calm = self.clients[of].calls.is_empty();
-        self.operator = Some(Operator { of, shown, ballot, calls, is_calm });
+        let fences = || shown.iter().flatten().copied();
+        let is_agreed =
+            |fence: &Fence| fences().filter(|other| other == fence).count() >= self.fixed.settings.majority();
+        let Some(agreed) = fences().find(is_agreed).or_else(|| fences().max()) else { return };
+        self.operator = Some(Operator { of, agreed, ballot, calls, is_calm, shown });
     }
 
     /// A call of the operator is served, or is lost.
@@ -82,7 +88,7 @@ impl Quorum {
             it.is_calm = false;
             it.ballot.handle(member, Err(lost()));
         } else if let Some(fence) = it.shown[member]
-            && let Some(risen) = self.breaks_at(member, it.of, fence)
+            && let Some(risen) = self.breaks_at(member, it.of, (fence, it.agreed))
         {
             it.shown[member] = Some(risen);
             self.operator = Some(it);
@@ -100,8 +106,14 @@ impl Quorum {
 
     /// Breaks the lease of a client at a member. Returns the fence with which it must be broken, if
     /// that has risen meanwhile.
-    pub(super) fn breaks_at(&mut self, member: usize, of: usize, fence: Fence) -> Option<Fence> {
-        let request = Request::Break { key: self.fixed.key.clone(), fence, note: BreakNote::default() };
+    pub(super) fn breaks_at(
+        &mut self,
+        member: usize,
+        of: usize,
+        (fence, recorded): (Fence, Fence),
+    ) -> Option<Fence> {
+        let lease = LeaseBreak { fence, recorded, note: BreakNote::default() };
+        let request = Request::Break { key: self.fixed.key.clone(), lease };
         let Ok(Answer::Break(BreakAnswer::Broken { holding })) = self.serve_at(member, request) else {
             return self.fence_at(member, of);
         };
@@ -117,7 +129,7 @@ impl Quorum {
 
     pub(super) fn breaks_at_one_member(&mut self, member: usize, client: usize) {
         if let Some(fence) = self.fence_at(member, client) {
-            self.breaks_at(member, client, fence);
+            self.breaks_at(member, client, (fence, fence));
         }
     }
 

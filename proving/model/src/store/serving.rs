@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use leasehold_core::{
-    Answer, BreakAnswer, BreakNote, Fence, HoldAnswer, Key, Owner, Push, PushEvent, Request, Served,
+    Answer, BreakAnswer, BreakNote, Fence, HoldAnswer, Key, LeaseBreak, Owner, Push, PushEvent, Request,
+    Served,
 };
 
 use super::client::Phase;
@@ -117,7 +118,8 @@ impl Store {
     /// The operator breaks the lease that it saw.
     pub(super) fn break_what_was_seen(&mut self, key: &Key) {
         let Some((seen, fence)) = self.ghost().seen.take() else { return };
-        let request = Request::Break { key: key.clone(), fence, note: BreakNote::default() };
+        let request =
+            Request::Break { key: key.clone(), lease: LeaseBreak::new(fence, BreakNote::default()) };
         let (now, floor, window, flaw) = (self.now, self.floor(), self.fixed.window, self.fixed.flaw);
         let Served { answer, pushes, .. } = self.server().serve(request, now, floor, window, flaw);
         if let Answer::Break(BreakAnswer::Broken { holding }) = answer {

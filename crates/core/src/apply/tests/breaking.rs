@@ -1,11 +1,11 @@
 //! Breaking the lease of another holder.
 
 use super::*;
-use crate::{BreakAnswer, BreakNote};
+use crate::{BreakAnswer, BreakNote, LeaseBreak};
 
 fn break_it(records: &mut Records, fence: u64, second: u64) -> (BreakAnswer, Vec<(u128, PushEvent)>) {
-    let request =
-        Request::Break { key: key("a"), fence: Fence::new(fence).unwrap(), note: BreakNote::default() };
+    let lease = LeaseBreak::new(Fence::new(fence).unwrap(), BreakNote::default());
+    let request = Request::Break { key: key("a"), lease };
     let served = apply(records, request, &at(second));
     let Answer::Break(answer) = served.answer else { panic!("{:?}", served.answer) };
     (answer, told(&served.pushes))

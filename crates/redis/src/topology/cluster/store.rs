@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Claim,
-    Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
-    MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition,
-    Store, StoreFuture, StoreRole, Successor, TransferStore, WaitMode, Wake,
+    AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakRecord, Claim, Diagnosis,
+    Drift, Fault, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, LeaseBreak, Limits, Mark, MarkStore,
+    Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition, Store,
+    StoreFuture, StoreRole, Successor, TransferStore, WaitMode, Wake,
 };
 
 use super::seeds::Seeds;
@@ -267,13 +267,8 @@ impl AdminStore for ClusterStore {
         quarantine_warning(self.name(), self.cluster.bounds.quarantine).into_iter().collect()
     }
 
-    fn break_lease<'a>(
-        &'a self,
-        key: &'a Key,
-        fence: Fence,
-        note: &'a BreakNote,
-    ) -> StoreFuture<'a, BreakAnswer> {
-        Box::pin(self.cluster.at_owner(key, asking!(break_lease(key, fence, note))))
+    fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
+        Box::pin(self.cluster.at_owner(key, asking!(break_lease(key, lease))))
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, BreakNote, GrantAnswer, InspectStore as _, Notice, Notices, Store, WaitMode,
+    AdminStore as _, BreakNote, GrantAnswer, InspectStore as _, LeaseBreak, Notice, Notices, Store, WaitMode,
 };
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply};
@@ -60,7 +60,7 @@ async fn a_node_that_is_reached_later_reports_breaks_too() {
     let owner = cluster.owner(slot_of(b"k"));
     let listens = || !channels_like(owner, "leasehold:broken").is_empty();
     until("it listens for breaks", Duration::from_secs(10), listens).await;
-    breaker.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+    breaker.break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default())).await.unwrap();
     let told = next(&mut notices).await;
     assert!(matches!(told, Notice::Broken { holder } if holder == ours.holder), "{told:?}");
 }

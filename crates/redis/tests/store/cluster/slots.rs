@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Attempt, BreakNote, Fault, GrantAnswer, HoldAnswer, InspectStore as _, Mark,
+    AdminStore as _, Attempt, BreakNote, Fault, GrantAnswer, HoldAnswer, InspectStore as _, LeaseBreak, Mark,
     MarkStore as _, Stamp, Store, WaitMode,
 };
 use leasehold_redis::ClusterStore;
@@ -134,7 +134,7 @@ async fn marks_and_breaks_of_a_slot_that_is_on_its_way_are_listed() {
         let fence = granted(grant(&store, &held).await);
         let mark = Mark::new(Stamp::from_micros(1), fence, None);
         store.mark(&held, &mark, Duration::from_secs(60)).await.unwrap();
-        store.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+        store.break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default())).await.unwrap();
         granted(grant(&store, &attempt(&["k"])).await);
         let slot = slot_of(b"k");
         let (from, to) = (cluster.owner(slot), cluster.other(slot));

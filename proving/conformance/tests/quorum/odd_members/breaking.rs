@@ -6,8 +6,8 @@ use conformance::faulty::{CallFate, lasting, passing};
 use leasehold::QuorumStore;
 use leasehold_core::{
     AdminStore as _, Attempt, BreakAnswer, BreakNote, Claim, Fault, Fence, GrantAnswer, HoldAnswer,
-    InspectStore as _, MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl,
-    WaitMode,
+    InspectStore as _, LeaseBreak, MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _,
+    Ttl, WaitMode,
 };
 
 use super::world::{MAX_TTL, MILLISECOND, World, fence, held_at, is_refused, key, quorum_of};
@@ -21,7 +21,7 @@ fn told(notices: &mut Box<dyn Notices>) -> Option<Notice> {
 }
 
 async fn breaks(quorum: &QuorumStore, fence: Fence) -> Result<BreakAnswer, Fault> {
-    quorum.break_lease(&key("k"), fence, &BreakNote::default()).await
+    quorum.break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default())).await
 }
 
 #[track_caller]
@@ -67,12 +67,9 @@ async fn the_time_of_a_break_is_that_of_the_first_member() {
     assert_eq!(quorum.list_breaks(b"").await.unwrap(), [record]);
 }
 
-/// Regression: a member was down when the lease was granted, then refused nobody, and so had a
-/// greater fence when the holder's renewal took the lease there. The break was remembered with that
-/// fence, which nobody knew: `watch` did not report the break, and a release that was tried again
-/// returned as if there had been none.
-#[tokio::test(start_paused = true)]
-async fn a_break_is_remembered_with_the_fence_that_a_majority_broke() {
+/// A lease of a quorum of three. The third member was down when it was granted, and has a greater fence
+/// for it, because it has refused a rival before the holder's renewal took the lease there.
+async fn held_with_a_greater_fence_at_one() -> (World, QuorumStore, Attempt, Fence) {
     let (world, quorum) = quorum_of(3);
     let (attempt, rival) = (world.attempt(), world.attempt());
     world.members[2].once("grant", passing("connection refused"));
@@ -83,12 +80,39 @@ async fn a_break_is_remembered_with_the_fence_that_a_majority_broke() {
     assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
     tokio::time::sleep(MILLISECOND).await;
     assert_eq!(world.taken(), [0, 1, 2]);
+    let there = world.members[2].memory.inspect(&key("k")).await.unwrap();
+    assert!(there.holders[0].fence > Some(fence), "{there:?}");
+    (world, quorum, attempt, fence)
+}
+
+/// Regression: the third member recorded its own fence, which nobody knew. While another one was down,
+/// `watch` did not report the break, and a release that was tried again returned as if there had been
+/// none.
+#[tokio::test(start_paused = true)]
+async fn a_break_is_remembered_with_the_agreed_fence_whoever_is_down() {
+    let (world, quorum, _, fence) = held_with_a_greater_fence_at_one().await;
     is_broken(&breaks(&quorum, fence).await);
     tokio::time::sleep(MILLISECOND).await;
-    let there = world.members[2].memory.last_break(&key("k")).await.unwrap().unwrap();
-    assert!(there.fence > fence, "{there:?}");
-    let record = quorum.last_break(&key("k")).await.unwrap().unwrap();
-    assert_eq!((record.fence, quorum.list_breaks(b"").await.unwrap()), (fence, vec![record]));
+    for down in 0..3 {
+        world.on([down], "last break", CallFate::Hung);
+        let record = quorum.last_break(&key("k")).await.unwrap().unwrap();
+        assert_eq!(record.fence, fence, "without {down}");
+        world.on([down], "last break", CallFate::Fair);
+    }
+    let records = quorum.list_breaks(b"").await.unwrap();
+    assert!(matches!(&records[..], [record] if record.fence == fence), "{records:?}");
+}
+
+/// Regression: its record had its own fence, so it was taken for that of another lease.
+#[tokio::test(start_paused = true)]
+async fn a_member_with_a_greater_fence_that_broke_the_lease_before_counts_at_the_next_break() {
+    let (world, quorum, attempt, fence) = held_with_a_greater_fence_at_one().await;
+    world.members[0].once("break", passing("connection refused"));
+    world.on([1], "break", CallFate::Hung);
+    let first = breaks(&quorum, fence).await;
+    assert!(first.is_err() && world.taken() == [0, 1], "{first:?}");
+    is_broken(&breaks(&quorum, fence).await);
+    is_lost(&quorum, &attempt).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +206,8 @@ async fn another_fence_breaks_nothing_and_the_holder_is_named() {
     let answer = breaks(&quorum, other).await.unwrap();
     let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
     assert_eq!((held_by.fence, world.counts("break")), (Some(fence), vec![0; 3]));
-    let answer = quorum.break_lease(&key("free"), fence, &BreakNote::default()).await.unwrap();
+    let answer =
+        quorum.break_lease(&key("free"), &LeaseBreak::new(fence, BreakNote::default())).await.unwrap();
     assert_eq!(answer, BreakAnswer::NotHeld { held_by: None });
 }
 
@@ -247,7 +272,11 @@ async fn a_lease_that_another_break_ended_at_a_member_meanwhile_counts_as_broken
     let breaking = breaks(&quorum, fence);
     let other = async {
         tokio::time::sleep(5 * MILLISECOND).await;
-        world.members[1].memory.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+        world.members[1]
+            .memory
+            .break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default()))
+            .await
+            .unwrap();
     };
     is_broken(&tokio::join!(breaking, other).0);
 }
@@ -315,7 +344,11 @@ async fn a_holder_is_notified_when_enough_members_broke_its_lease_that_no_majori
         let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
         for broken in 0..enough {
             assert_eq!(told(&mut notices), None, "{broken} of {members} broke it");
-            world.members[broken].memory.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+            world.members[broken]
+                .memory
+                .break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default()))
+                .await
+                .unwrap();
         }
         let lost = Notice::Broken { holder: attempt.holder };
         assert_eq!(told(&mut notices), Some(lost), "{enough} of {members} broke it");
@@ -328,7 +361,11 @@ async fn a_member_at_which_a_lease_was_broken_is_not_asked_to_take_it_again() {
     let mut notices = quorum.notices().unwrap();
     let attempt = world.attempt();
     let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    world.members[2].memory.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+    world.members[2]
+        .memory
+        .break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default()))
+        .await
+        .unwrap();
     assert_eq!(told(&mut notices), None);
     for _ in 0..3 {
         assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
@@ -354,7 +391,7 @@ async fn a_lease_of_several_keys_is_not_taken_again_where_one_of_them_was_broken
     attempt.claim = Claim::exclusive_all([key("k"), key("l")]).unwrap();
     let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     let member = &world.members[2];
-    member.memory.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+    member.memory.break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default())).await.unwrap();
     member.memory.release(&attempt).await.unwrap();
     for _ in 0..3 {
         assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
