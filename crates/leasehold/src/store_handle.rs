@@ -61,6 +61,8 @@ impl StoreHandle {
         until: Instant,
         look: impl Fn() -> Looking,
     ) -> Result<T, Fault> {
+        /// In the last part of the limit, the store is not asked again.
+        const LAST_REST: Duration = Duration::from_millis(10);
         let runtime = &*self.runtime;
         let mut last = Fault::passing(self.store.name(), "no answer").caused_by(FaultCause::TimedOut);
         let mut tries = 0;
@@ -70,9 +72,13 @@ impl StoreHandle {
                 Some(Err(fault)) => last = fault,
                 None => {}
             }
-            if !goes_on(runtime, &last, tries, until).await {
+            let now = runtime.now();
+            let left = until.saturating_since(now);
+            if last.is_lasting() || left < LAST_REST {
                 return Err(last);
             }
+            // The last rests are shorter: a limit of a second is not to be over after half of it.
+            runtime.sleep_until(now + rest(tries, runtime).min(left * 3 / 4)).await;
             tries += 1;
         }
     }

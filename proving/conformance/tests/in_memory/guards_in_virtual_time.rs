@@ -86,6 +86,14 @@ async fn a_store_is_waited_for_until_the_outage_limit_of_the_locks() {
         let Err(ConnectError::Unreachable { waited, .. }) = locks.ready().await else { panic!("{limit:?}") };
         assert_eq!(waited, limit);
     }
+    // Regression: with a rest to come that was longer than what was left, it gave up after 0.4 to 1 s of
+    // a limit of a second.
+    world.store.set(passing("connection refused"));
+    for _ in 0..20 {
+        let locks = world.locks.clone().with_outage_limit(SECOND);
+        let Err(ConnectError::Unreachable { waited, .. }) = locks.ready().await else { panic!() };
+        assert!(waited > SECOND * 95 / 100 && waited <= SECOND, "{waited:?}");
+    }
 }
 
 /// Regression: after a panic of the store, the leases of that renewal were never renewed again, and
