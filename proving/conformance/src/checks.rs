@@ -187,6 +187,18 @@ async fn take(store: &dyn Store, attempt: &Attempt) -> Fence {
     }
 }
 
+/// Releases what may be held. The same, up to three times, if a busy machine keeps another transaction
+/// from its end.
+async fn release(store: &dyn Store, attempt: &Attempt) {
+    for _ in 0..3 {
+        match store.release(attempt).await {
+            Err(fault) if !fault.is_lasting() => {}
+            answer => return drop(answer.unwrap()),
+        }
+    }
+    store.release(attempt).await.unwrap();
+}
+
 async fn refused(store: &dyn Store, attempt: &Attempt) -> HolderInfo {
     match ask(store, attempt, WaitMode::Try).await {
         GrantAnswer::Busy { held_by, .. } => held_by,

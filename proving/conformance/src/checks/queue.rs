@@ -95,8 +95,7 @@ pub async fn the_first_waiter_is_served_first(target: &Target) {
 pub async fn a_waiter_that_gave_up_is_skipped(target: &Target) {
     let (store, locks, others) = (target.store(), locks(target), locks(target));
     let holder = locks.mutex("k").label("web-1").lock().await.unwrap();
-    let first =
-        joins(&*store, 0, locks.mutex("k").lock().within(Duration::from_millis(500)).into_future()).await;
+    let first = joins(&*store, 0, locks.mutex("k").lock().within(Duration::from_secs(2)).into_future()).await;
     let second = joins(&*store, 1, request(&others)).await;
     let third = joins(&*store, 2, request(&locks)).await;
     second.abort();

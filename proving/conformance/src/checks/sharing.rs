@@ -10,7 +10,7 @@ use servers::Reply;
 use tokio::task::JoinSet;
 
 use super::queue::{IN_TIME, joins, locks, served, until, until_nothing_is_left, until_waiting};
-use super::{LONG, SHORT, attempt, holders, key, refused, renew, state_of, take, take_within};
+use super::{LONG, SHORT, attempt, holders, key, refused, release, renew, state_of, take, take_within};
 use crate::poll::poll_and_drop;
 use crate::target::Target;
 
@@ -240,7 +240,7 @@ pub async fn a_dropped_request_to_read_leaves_nothing(target: &Target) {
             let done = guard.is_some();
             drop(guard);
             if let Some(holder) = &holder {
-                store.release(holder).await.unwrap();
+                release(&*store, holder).await;
             }
             until_nothing_is_left(&*store).await;
             if done {
