@@ -33,8 +33,31 @@ fn medians(done: &Done) -> BTreeMap<String, f64> {
     json_lines(&done.out).into_iter().map(median).collect()
 }
 
+/// Checks what is measured. A machine whose load changes meanwhile gets three tries.
 #[track_caller]
-fn has_measured_all(done: &Done) {
+fn measures_all(measure: impl Fn() -> Done) -> Done {
+    for _ in 0..2 {
+        let done = measure();
+        if is_plausible(&measured(&done)) {
+            return done;
+        }
+    }
+    let done = measure();
+    let medians = measured(&done);
+    assert!(is_plausible(&medians), "{medians:?}");
+    done
+}
+
+/// A pair is two round trips, also in the baseline.
+fn is_plausible(medians: &BTreeMap<String, f64>) -> bool {
+    let trips = 1e6 / medians["round-trip baseline"];
+    medians["pairs baseline 1"] < trips
+        && medians["pairs leasehold 1"] < trips
+        && medians["pairs ratio 1"] < 2.0
+}
+
+#[track_caller]
+fn measured(done: &Done) -> BTreeMap<String, f64> {
     assert!(done.status.success(), "{done:?}");
     let medians = medians(done);
     let all = [
@@ -50,11 +73,7 @@ fn has_measured_all(done: &Done) {
         "round-trip-rested baseline",
     ];
     assert!(medians.keys().eq(all.iter()), "{medians:?}");
-    // A pair is two round trips, also in the baseline; and these bounds leave room for a busy
-    // machine.
-    let trips = 1e6 / medians["round-trip baseline"];
-    assert!(medians["pairs baseline 1"] < trips && medians["pairs leasehold 1"] < trips, "{medians:?}");
-    assert!(medians["pairs ratio 1"] < 2.0, "{medians:?}");
+    medians
 }
 
 /// The beginning of the keys with the last fences, at a server and at a member of a quorum.
@@ -77,8 +96,7 @@ fn a_server_is_measured_next_to_baseline_pairs_and_only_fences_that_end_remain()
     for flavor in [Flavor::Redis62, Flavor::Valkey91] {
         let server = Server::start(flavor);
         let site = Site::new();
-        let done = bench(&site, &[&server.url(), "--json"]);
-        has_measured_all(&done);
+        let done = measures_all(|| bench(&site, &[&server.url(), "--json"]));
         only_remain(FENCES, &server);
         done.says(
             0,
@@ -115,14 +133,14 @@ fn people_read_a_table() {
 #[test]
 fn a_file_is_measured_and_no_lock_remains_in_it() {
     let site = Site::new();
-    has_measured_all(&bench(&site, &["--json"]));
+    measures_all(|| bench(&site, &["--json"]));
     site.line("ls --all --json").out_is("");
 }
 
 #[test]
 fn a_database_is_measured_and_only_fences_remain_in_it() {
     let (server, site) = ready();
-    has_measured_all(&bench(&site, &["--json"]));
+    measures_all(|| bench(&site, &["--json"]));
     let count = "SELECT count(*) FILTER (WHERE holder IS NOT NULL OR waiters IS NOT NULL OR fence IS NULL), count(*) > 0 \
          FROM leasehold.lease";
     assert_eq!(sql(&server.url(), count).as_deref(), Ok("0|t"));
@@ -132,7 +150,7 @@ fn a_database_is_measured_and_only_fences_remain_in_it() {
 fn a_cluster_is_measured() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
     let site = Site::new();
-    has_measured_all(&bench(&site, &["--json", &cluster.url()]));
+    measures_all(|| bench(&site, &["--json", &cluster.url()]));
     let used = cluster.nodes().iter().filter(|node| !node.keys("*").is_empty());
     used.for_each(|node| only_remain(FENCES, node));
 }
@@ -143,7 +161,7 @@ fn several_stores_are_measured_as_the_quorum_that_they_are_also_with_one_down() 
     let site = Site::new();
     // With `quarantine=no`, so that they need not abstain for a minute first.
     let urls = [&servers[0], &servers[1]].map(|server| format!("{}?quarantine=no", server.url()));
-    has_measured_all(&bench(&site, &["--json", &urls[0], &urls[1], "redis://127.0.0.1:1"]));
+    measures_all(|| bench(&site, &["--json", &urls[0], &urls[1], "redis://127.0.0.1:1"]));
     servers.iter().for_each(|server| only_remain(FENCES_OF_A_MEMBER, server));
     // Abstaining members say so, and a member that is down is named, whether or not that was known
     // by then.
@@ -193,7 +211,7 @@ fn a_user_with_rights_on_few_keys_passes_their_prefix() {
     // The server has a native compare-and-delete, which this user may not use.
     let server = Server::setup(Flavor::Valkey91).acl_user("lock", rules).start();
     let site = Site::on(&format!("redis://lock:pw@127.0.0.1:{}", server.port()));
-    has_measured_all(&bench(&site, &["--json", "-q", "--prefix", "app:bench:"]));
+    measures_all(|| bench(&site, &["--json", "-q", "--prefix", "app:bench:"]));
     only_remain(FENCES, &server);
     bench(&site, &["-q"]).says_and_hints(
         69,
