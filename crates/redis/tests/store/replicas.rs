@@ -36,6 +36,11 @@ fn confirmed(master: &Server, query: &str) -> RedisStore {
     store(&format!("{}?replicas=1{query}", master.url()))
 }
 
+/// A store that waits for the replica for long, and one that does not.
+fn patient_and_not(master: &Server) -> [RedisStore; 2] {
+    ["5s", "300ms"].map(|limit| confirmed(master, &format!("&call-limit=10s&replicas-limit={limit}")))
+}
+
 #[tokio::test]
 async fn a_grant_counts_when_the_replica_has_it() {
     for flavor in Flavor::ALL {
@@ -84,8 +89,7 @@ async fn a_grant_that_no_replica_confirms_does_not_count_and_can_be_given_up() {
 async fn a_renewal_for_less_than_is_left_counts_only_when_the_replica_has_it() {
     for flavor in Flavor::ALL {
         let (master, replica) = pair(flavor).await;
-        let [patient, store] = ["5s", "300ms"]
-            .map(|limit| confirmed(&master, &format!("&call-limit=10s&replicas-limit={limit}")));
+        let [patient, store] = patient_and_not(&master);
         let renewed =
             async |ours: &Attempt, ms| store.renew(from_ref(&ours.with_ttl(ttl(ms)))).await.remove(0);
         // The first is renewed in a batch, and the others are not.
@@ -114,8 +118,7 @@ async fn a_renewal_for_less_than_is_left_counts_only_when_the_replica_has_it() {
 async fn a_transfer_counts_only_when_the_replica_has_it() {
     for flavor in Flavor::ALL {
         let (master, replica) = pair(flavor).await;
-        let [patient, store] = ["5s", "300ms"]
-            .map(|limit| confirmed(&master, &format!("&call-limit=10s&replicas-limit={limit}")));
+        let [patient, store] = patient_and_not(&master);
         let ours = attempt(&["k"]);
         granted(grant(&patient, &ours).await);
         let successor = Successor { holder: Holder::from_bits(7), label: None };
@@ -142,8 +145,7 @@ async fn a_transfer_counts_only_when_the_replica_has_it() {
 async fn a_mark_counts_only_when_the_replica_has_it_and_is_gone_only_when_it_is_gone_there() {
     for flavor in [Flavor::Redis62, Flavor::Valkey91] {
         let (master, replica) = pair(flavor).await;
-        let [patient, store] = ["5s", "300ms"]
-            .map(|limit| confirmed(&master, &format!("&call-limit=10s&replicas-limit={limit}")));
+        let [patient, store] = patient_and_not(&master);
         let ours = attempt(&["k"]);
         granted(grant(&patient, &ours).await);
         let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
@@ -170,8 +172,7 @@ async fn a_mark_counts_only_when_the_replica_has_it_and_is_gone_only_when_it_is_
 async fn a_mark_that_another_connection_deleted_is_gone_only_when_it_is_gone_at_the_replica() {
     for flavor in Flavor::ALL {
         let (master, replica) = pair(flavor).await;
-        let [patient, store] = ["5s", "300ms"]
-            .map(|limit| confirmed(&master, &format!("&call-limit=10s&replicas-limit={limit}")));
+        let [patient, store] = patient_and_not(&master);
         let ours = attempt(&["k"]);
         granted(grant(&patient, &ours).await);
         let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
