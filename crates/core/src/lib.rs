@@ -93,7 +93,7 @@ pub use request::{
     Answer, BreakAnswer, GrantAnswer, HoldAnswer, Push, PushEvent, QueuePosition, RaiseAnswer, Request,
     Served, Wait,
 };
-pub use round::{Ballot, Round, RoundAction, Vote, majority_of};
+pub use round::{Ballot, Round, RoundAction, Vote, majority_of, shown_by_a_majority};
 pub use round_trips::{RoundTrips, TripStart};
 pub use runtime::{BeginCleanup, BoxFuture, Instant, Runtime, Stamp};
 pub use scan::{ScanPage, ScanPosition};

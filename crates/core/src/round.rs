@@ -20,6 +20,16 @@ pub const fn majority_of(members: usize) -> usize {
     members / 2 + 1
 }
 
+/// What a majority of the members shows, if they show the same.
+#[must_use]
+pub fn shown_by_a_majority<T: PartialEq>(
+    shown: impl Iterator<Item = T> + Clone,
+    majority: usize,
+) -> Option<T> {
+    let count = |one: &T| shown.clone().filter(|other| other == one).count();
+    shown.clone().find(|one| count(one) >= majority)
+}
+
 /// The holder that most of these members name, with the fence that most of them show, and how many
 /// name it; the first of several.
 fn most_named<'a>(held: impl Iterator<Item = &'a HolderInfo> + Clone) -> Option<(&'a HolderInfo, usize)> {

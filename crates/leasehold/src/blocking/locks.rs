@@ -375,7 +375,7 @@ impl Locks {
 
     /// Closes these locks and all their clones, as
     /// [`leasehold::Locks::close`](crate::Locks::close): guards may be held for up to `within`
-    /// longer. Blocks for at most `within` more than the greater of `within` and a second.
+    /// longer. Blocks for at most `within` or a second, whichever is longer, and then `within` once more.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use leasehold_core::{
     AdminStore, Ballot, BoxFuture, BreakAnswer, BreakRecord, Diagnosis, Fault, Fence, HoldAnswer, HolderInfo,
-    Key, KeyState, LeaseBreak, Stamp, Store, StoreFuture, StoreRole, Vote,
+    Key, KeyState, LeaseBreak, Stamp, Store, StoreFuture, StoreRole, Vote, shown_by_a_majority,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -41,8 +41,8 @@ impl AdminStore for QuorumStore {
     ///
     /// After an earlier try that broke the lease at some members, too few may show it while another
     /// one is down, although a majority can still renew it. So the votes decide, and not the
-    /// look-up. But a fence that a member shows beside the agreed one names nothing: it may have been
-    /// the fence of an earlier lease elsewhere.
+    /// look-up. But if a majority shows another fence for the same holder, a fence that fewer members
+    /// show breaks nothing: it may have been the fence of an earlier lease.
     fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
         Box::pin(async move {
             let (quorum, fence) = (&self.quorum, lease.fence);
@@ -164,9 +164,7 @@ fn was_broken(store: Arc<dyn Store>, key: Key, fence: Fence) -> StoreFuture<'sta
 /// A break that was completed is recorded by a majority, and has replaced the records of earlier ones
 /// there. A later one that only some members made counts for less.
 fn latest(quorum: &QuorumState, mut records: Vec<BreakRecord>) -> Option<BreakRecord> {
-    let recorded = |fence| records.iter().filter(|record| record.fence == fence).count();
-    let agreed =
-        records.iter().map(|record| record.fence).find(|fence| recorded(*fence) >= quorum.majority());
+    let agreed = shown_by_a_majority(records.iter().map(|record| record.fence), quorum.majority());
     records.retain(|record| agreed.is_none_or(|agreed| record.fence == agreed));
     records.into_iter().max_by_key(rank)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Ballot, Fault, Fence, HoldAnswer, HolderInfo, InspectStore, Key, KeyState, Mode, Notices, Owner,
-    ScanPage, ScanPosition, Store, StoreFuture, Vote,
+    ScanPage, ScanPosition, Store, StoreFuture, Vote, shown_by_a_majority,
 };
 
 use super::QuorumStore;
@@ -234,9 +234,8 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize, silent: u
 /// The fence that a majority shows for the holder of `one`. Other members may have answered another
 /// fence, and still show it: a slow one a greater, one that was not needed for the majority a smaller.
 pub(super) fn agreed_fence(all: &[&HolderInfo], one: &HolderInfo, majority: usize) -> Option<Fence> {
-    let fences =
-        || all.iter().filter(|other| one.owner.is_same(&other.owner)).filter_map(|other| other.fence);
-    fences().find(|fence| fences().filter(|other| other == fence).count() >= majority)
+    let same = all.iter().filter(|other| one.owner.is_same(&other.owner));
+    shown_by_a_majority(same.filter_map(|other| other.fence), majority)
 }
 
 #[cfg(test)]

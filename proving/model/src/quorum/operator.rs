@@ -1,7 +1,8 @@
 //! An operator, who breaks leases through the quorum or at a single member.
 
 use leasehold_core::{
-    Answer, Ballot, BreakAnswer, BreakNote, Claim, Fault, Fence, HoldAnswer, LeaseBreak, Owner, Request, Vote,
+    Answer, Ballot, BreakAnswer, BreakNote, Claim, Fault, Fence, HoldAnswer, LeaseBreak, Owner, Request,
+    Vote, shown_by_a_majority,
 };
 
 use super::client::Phase;
@@ -73,10 +74,9 @@ impl Quorum {
             }
         }
         let is_calm = self.clients[of].calls.is_empty();
-        let fences = || shown.iter().flatten().copied();
-        let is_agreed =
-            |fence: &Fence| fences().filter(|other| other == fence).count() >= self.fixed.settings.majority();
-        let Some(agreed) = fences().find(is_agreed).or_else(|| fences().max()) else { return };
+        let fences = shown.iter().flatten().copied();
+        let agreed = shown_by_a_majority(fences.clone(), self.fixed.settings.majority());
+        let Some(agreed) = agreed.or_else(|| fences.max()) else { return };
         self.operator = Some(Operator { of, agreed, ballot, calls, is_calm, shown });
     }
 

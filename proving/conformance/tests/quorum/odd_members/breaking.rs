@@ -214,13 +214,13 @@ async fn another_fence_breaks_nothing_and_the_holder_is_named() {
 /// Regression: the fence that a slow member had answered broke the lease too, although it may have been
 /// that of an earlier lease, of which this member had not heard.
 #[tokio::test(start_paused = true)]
-async fn a_fence_that_a_minority_shows_beside_the_agreed_one_breaks_nothing() {
+async fn a_fence_that_only_a_minority_shows_breaks_nothing() {
     let (world, quorum, attempt, fence) = held_at(5).await;
-    let beside = Fence::new(fence.get() + 1).unwrap();
+    let minority = Fence::new(fence.get() + 1).unwrap();
     for member in [3, 4] {
-        raise_at(&world, member, &attempt, beside).await;
+        raise_at(&world, member, &attempt, minority).await;
     }
-    let answer = breaks(&quorum, beside).await.unwrap();
+    let answer = breaks(&quorum, minority).await.unwrap();
     let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
     assert_eq!((held_by.fence, world.counts("break")), (Some(fence), vec![0; 5]));
     // While one of the others is down, nobody knows which of the two is the agreed fence.
