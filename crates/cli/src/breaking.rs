@@ -12,8 +12,8 @@ use crate::json::{self, KeyText};
 use crate::keys::only_key;
 use crate::label::default_label;
 use crate::lock_json::HolderJson;
-use crate::print::{plain, print};
-use crate::say;
+use crate::print::print;
+use crate::say::{self, plain};
 use crate::store_location::StoreLocation;
 
 /// End another process's lease, by its fence

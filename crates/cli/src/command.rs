@@ -19,8 +19,7 @@ use crate::signals::{Sender, Signals};
 use crate::supervisor::{self, KillRounds, LeaseEnd, Order, Outcome, Report, Start, Stop, SupervisorReport};
 use crate::terminal::Terminal;
 
-/// The running command, below its supervisor. It shares our standard streams and working directory,
-/// and has no other descriptor of ours.
+/// The running command, below its supervisor. Of ours it has the standard streams, and nothing else.
 #[derive(Debug)]
 pub(crate) struct Command {
     supervisor: Child,
@@ -32,8 +31,7 @@ pub(crate) struct Command {
     /// and Ctrl-Z, `fg` and `bg` work as without us. `None` if it has its own group, so that a
     /// signal reaches only what it started.
     terminal: Option<Terminal>,
-    /// How often it was stopped, as far as the supervisor reported it; without reports, there is
-    /// always one more.
+    /// How often it was stopped, as reported; without reports, there is always one more.
     stops: u64,
     /// The number of processes that it started and that are still running.
     pub(crate) left: i32,
@@ -44,9 +42,8 @@ pub(crate) struct Command {
     grace: Duration,
 }
 
-/// A killed process is gone within some milliseconds, and must be gone by the lease's end; on a
-/// busy machine its supervisor first has to wait for the processor. So a fiftieth of the TTL is
-/// reserved for that, and never more than this. On a busy machine more than 20 ms were observed.
+/// The time at the end of a lease that is reserved for killing: a fiftieth of the TTL, and at most
+/// this. It takes some milliseconds, and more than 20 were observed on a busy machine.
 const MOST_FOR_DYING: Duration = Duration::from_millis(500);
 /// For a TTL below one second, a fiftieth is too little; a tenth is reserved, but at most this.
 const LEAST_FOR_DYING: Duration = Duration::from_millis(20);
@@ -56,8 +53,7 @@ fn dying(ttl: Duration) -> Duration {
 }
 
 impl Command {
-    /// Starts the command under a lease of these locks, which depends on their lifelines if there
-    /// are any.
+    /// Starts the command under a lease of these locks, which depends on their lifelines, if any.
     pub(crate) fn start(
         settings: &Settings,
         environment: Vec<(&'static str, OsString)>,
@@ -153,8 +149,7 @@ impl Command {
         end
     }
 
-    /// Returns true if its supervisor has asked it to end by now, because it must be gone by this
-    /// time.
+    /// True if its supervisor has asked it to end by now, so that it is gone by this time.
     pub(crate) fn is_asked_to_end(&self, gone_by: u64) -> bool {
         supervisor::now() >= gone_by.saturating_sub(nanoseconds(self.grace))
     }
@@ -167,8 +162,8 @@ impl Command {
         supervisor::now() + nanoseconds(self.grace + self.dying)
     }
 
-    /// Kills the command and its supervisor if the supervisor cannot do its work; then
-    /// [`report`](Self::report) waits for their end. Returns true if it did.
+    /// Kills the command and its supervisor if that is stopped, and returns true; then
+    /// [`report`](Self::report) waits for their end.
     pub(crate) fn kill_if_unminded(&mut self) -> bool {
         let supervisor = Pid::from_child(&self.supervisor);
         let unminded = supervisor::is_stopped(supervisor);
@@ -182,9 +177,8 @@ impl Command {
         supervisor::send_order(&self.link, order);
     }
 
-    /// Stops us when the command was stopped at our terminal, so that the shell that started us
-    /// sees the same as from the command. Returns when we are continued, and continues the command
-    /// too. The result is true if we were stopped.
+    /// Stops us when the command was stopped at our terminal, so that our shell sees the same as from
+    /// the command, and continues the command when we are continued. Returns true if we were stopped.
     pub(crate) fn follow(&self, stop: Stop, signals: &Signals) -> bool {
         // Somebody who stopped us too has continued both since.
         let Some(terminal) = self.terminal.as_ref().filter(|_| supervisor::is_stopped(stop.command)) else {
@@ -201,8 +195,8 @@ impl Command {
         true
     }
 
-    /// Returns true if an editor stopped its whole group at Ctrl-Z, and so itself and us. If we
-    /// stopped it again, that might happen just after it is continued.
+    /// True if an editor stopped its whole group at Ctrl-Z, and so itself and us: if we stopped it
+    /// again, that might happen just after it is continued.
     pub(crate) fn stops_itself(&self, from: Sender) -> bool {
         self.terminal.is_some()
             && matches!(from, Sender::Process(Some(process)) if supervisor::is_below_us(process))

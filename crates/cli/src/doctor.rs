@@ -12,7 +12,8 @@ use crate::args::PlaceArgs;
 use crate::exit::{End, Failure};
 use crate::json;
 use crate::keys::{key, naming};
-use crate::print::{plain, print};
+use crate::print::print;
+use crate::say::plain;
 use crate::store_location::StoreLocation;
 use crate::terminal::is_dumb;
 
@@ -156,7 +157,7 @@ fn untried(key: &Key, fault: &Fault, fences: char, channels: &str) -> Finding {
     }
 }
 
-/// A key as a pattern in an ACL rule, with special characters escaped.
+/// A key as a pattern in an ACL rule.
 fn pattern(name: &str) -> String {
     let escape = |c| matches!(c, '*' | '?' | '[' | ']' | '\\').then_some('\\');
     name.chars().flat_map(|c| escape(c).into_iter().chain([c])).collect()

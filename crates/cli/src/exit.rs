@@ -34,14 +34,12 @@ impl End {
     pub(crate) const NOT_A_LOCK: Self = Self::Code(65);
     /// `EX_UNAVAILABLE`: the store does not answer, or refuses.
     pub(crate) const NO_STORE: Self = Self::Code(69);
-    /// The lease was lost while the command ran. The code is `EX_SOFTWARE` in sysexits.h, which we
-    /// do not use otherwise.
+    /// The lease was lost while the command ran: `EX_SOFTWARE`, which we do not use otherwise.
     pub(crate) const LOST: Self = Self::Code(70);
     /// `EX_TEMPFAIL`: somebody else holds the lock.
     pub(crate) const BUSY: Self = Self::Code(75);
-    /// The code of a shell for a command that cannot be executed.
+    /// The codes of a shell for a command that cannot be executed, and for one that is not found.
     pub(crate) const CANNOT_EXECUTE: Self = Self::Code(126);
-    /// The code of a shell for a command that is not found.
     pub(crate) const NOT_FOUND: Self = Self::Code(127);
 
     pub(crate) fn now(self) -> ! {
@@ -55,8 +53,7 @@ impl End {
 fn die_of(signal: i32) -> ! {
     // Nothing of ours is worth a core file; the command has left its own.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    // The first process of a container ignores signals that it sends to itself, so it cannot die
-    // of one.
+    // The first process of a container cannot die of a signal that it sends to itself.
     if getpid() != Pid::INIT {
         // Returns for signals without a name, such as the real-time ones.
         let _ = signal_hook::low_level::emulate_default_handler(signal);
@@ -115,10 +112,9 @@ impl Failure {
     }
 
     pub(crate) fn no_runtime(error: io::Error) -> Self {
-        Self::new(
-            End::NO_STORE,
-            format!("the system cannot create an event queue ({error}): raise the limit of open files"),
-        )
+        Self::refused(format_args!(
+            "the system cannot create an event queue ({error}): raise the limit of open files"
+        ))
     }
 
     pub(crate) fn no_supervisor(error: impl Into<io::Error>) -> Self {

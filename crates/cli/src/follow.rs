@@ -17,7 +17,7 @@ use crate::hold::reader_is_gone;
 use crate::json::{self, KeyText, millis};
 use crate::lock_json::{HolderJson, WaiterJson, name_of};
 use crate::mark::{self, BreakJson};
-use crate::print::plain;
+use crate::say::plain;
 use crate::status::VERSION;
 use crate::time;
 
@@ -66,10 +66,10 @@ pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
         Err(error) = follower.go_on(watch) => error,
         () = reader_is_gone() => return Ok(End::SUCCESS),
     };
-    match error {
+    match error.kind() {
         // The reader has closed the pipe.
-        error if error.kind() == ErrorKind::BrokenPipe => Ok(End::SUCCESS),
-        error => Err(Failure::new(
+        ErrorKind::BrokenPipe => Ok(End::SUCCESS),
+        _ => Err(Failure::new(
             End::CANNOT_EXECUTE,
             format!("the events cannot be written: {error}: check stdout"),
         )),
@@ -87,8 +87,7 @@ struct Follower {
     faulty: bool,
 }
 
-/// The interval between two questions why a holding ended: the watch's limit leaves room for that
-/// many.
+/// The interval between two questions why a holding ended, for which the watch's limit leaves room.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(250);
 
 /// The most open questions; if more locks change hands, breaks of the oldest are not reported.
@@ -221,8 +220,7 @@ impl Follower {
     }
 }
 
-/// The fence does not count: a quorum shows another one while a member is down that has the agreed one,
-/// and no attempt holds a key twice.
+/// The fence does not count: a quorum shows another one while the member with the agreed one is down.
 fn is_same(one: &HolderInfo, other: &HolderInfo) -> bool {
     one.owner.is_same(&other.owner)
 }
@@ -251,8 +249,7 @@ mod tests {
     use super::*;
 
     /// Regression: when a member of a quorum went down, a lease was reported to have ended and to be
-    /// held again, with the greater fence that it had at a member that had been down before; and once
-    /// more when the member was back.
+    /// held again, with its fence at another member; and once more when the member was back.
     #[test]
     fn a_holding_is_the_same_whatever_fence_a_quorum_shows() {
         let held = |holder: u128, number| {

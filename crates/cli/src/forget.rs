@@ -7,7 +7,8 @@ use crate::args::KeyArgs;
 use crate::exit::{End, Failure};
 use crate::json::{self, KeyText};
 use crate::mark::{MarkJson, begun};
-use crate::print::{plain, print};
+use crate::print::print;
+use crate::say::plain;
 
 /// Forget that `once` or `every` ran a command, so that the next one runs it again
 ///

@@ -91,8 +91,7 @@ const URLS: [&str; 10] = [
     "",
 ];
 
-/// The printed form of a URL that the library accepts contains nothing that the library takes for a
-/// password.
+/// A printed URL contains nothing that the library takes for a password.
 #[test]
 fn the_shown_url_of_a_store_contains_no_part_of_a_password() {
     hunt(10_000, text_near(&URLS), |text| {

@@ -107,9 +107,8 @@ pub(crate) async fn hold(mut request: LockRequest) -> Result<End, Failure> {
     }
 }
 
-/// Closes descriptors that our parent had open, except the standard streams and the descriptor for
-/// events. Otherwise another hold of the same script would not see its pipe closed as long as we
-/// have it open too.
+/// Closes descriptors that our parent had open: otherwise, while we have its pipe open, another hold
+/// of the same script would not see that it was closed. Not the standard streams, nor that for events.
 pub(crate) fn close_inherited(status_fd: Option<&str>) {
     let open = std::fs::read_dir(kernel::DESCRIPTORS).into_iter().flatten().flatten();
     let open: Vec<_> = open.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).collect();
@@ -120,8 +119,7 @@ pub(crate) fn close_inherited(status_fd: Option<&str>) {
     }
 }
 
-/// Prints the fence, and resolves when its reader is `gone`. Without a reader from the start, the write
-/// fails.
+/// Prints the fence, and resolves when its reader is `gone`. Without a reader, the write fails.
 async fn serve_reader(request: &LockRequest, fence: Fence, gone: impl Future<Output = ()>) -> io::Result<()> {
     // A write to a full pipe would block our only thread, so that nobody renewed the lease. There is
     // always room in a file, which the kernel does not watch.
@@ -141,10 +139,8 @@ pub(crate) async fn reader_is_gone() {
     }
 }
 
-/// Resolves when this wait for stdout has ended; with `None` if it is impossible.
-///
-/// A separate thread, because the runtime's event queue accepts foreign descriptors only in unsafe
-/// code.
+/// Resolves when this wait for stdout has ended; with `None` if it is impossible. It takes a thread,
+/// because the runtime's event queue accepts foreign descriptors only in unsafe code.
 async fn in_thread(wait: fn() -> rustix::io::Result<()>) -> Option<()> {
     let (tell, told) = oneshot::channel();
     let waiter = thread::Builder::new().name("reader".into()).spawn(move || {

@@ -140,8 +140,8 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     let mut signals = Signals::catch()?;
     let started = Instant::now();
     let locks = reach(request, &mut signals).await?;
-    // A single store has answered by now, so the job waits for it without a limit, unless the user
-    // set one. Of several stores, perhaps none has answered yet.
+    // A single store has answered by now, so without a limit of the user's it is waited for without
+    // one; of several stores, perhaps none has answered yet.
     let patient = request.outage_limit().is_none() && !request.place.store.is_several();
     let locks = if patient { locks.with_outage_limit(FOR_EVER) } else { locks };
     let outage_limit = (!patient).then(|| request.first_outage_limit());

@@ -5,8 +5,7 @@ use std::time::Duration;
 use leasehold::{Key, Stamp};
 use serde::Serialize;
 
-/// A key in JSON. The text of a key that is not UTF-8 contains escapes and is ambiguous, so its
-/// hexadecimal digits are added.
+/// A key. One that is not UTF-8 is ambiguous as text, with its escapes, so it is in hexadecimal too.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct KeyText {
     key: String,

@@ -71,8 +71,7 @@ pub(crate) fn only_key(given: Vec<OsString>, named: Option<String>) -> Result<Ke
     key(given.into_iter().next().unwrap_or_default(), &naming(named)?)
 }
 
-/// Converts a name to a key. Refuses a store's URL with a password: that is a mistake, and the
-/// password would be written down everywhere.
+/// Converts a name to a key. Refuses a store's URL with a password, which is in the wrong place.
 pub(crate) fn key(name: OsString, naming: &Naming) -> Result<Key, Failure> {
     let url = name.to_str().and_then(|name| StoreUrl::new(name).ok());
     if url.is_some_and(|url| url.has_password()) {

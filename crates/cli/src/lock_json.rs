@@ -50,12 +50,11 @@ pub(crate) struct WaiterJson {
 }
 
 impl LockJson {
-    /// One line of JSON, including the line end.
     pub(crate) fn line(state: &KeyState) -> String {
         json::line(&Self::from(state))
     }
 
-    /// The same with the mark and the break record of the key.
+    /// One line of JSON, with the mark and the break record of the key.
     pub(crate) fn line_with(
         state: &KeyState,
         marked: Option<&Marked>,
@@ -89,8 +88,7 @@ impl From<&KeyState> for LockJson {
     }
 }
 
-/// When a holding of a known duration began: milliseconds since 1970, by the store's clock, from
-/// its fence.
+/// When a holding of a known duration began: milliseconds since 1970 by the store's clock, its fence.
 pub(crate) fn granted_at(holding: &HolderInfo, held_for: Option<Duration>) -> Option<u64> {
     held_for.and(holding.fence).map(|fence| fence.get() / 1000)
 }
@@ -164,8 +162,7 @@ pub(crate) fn mode(mode: Mode) -> String {
     }
 }
 
-/// Another program's value. JSON escapes control characters itself; bytes that are not text are
-/// shown as in a key.
+/// Another program's value: JSON escapes control characters, and this what is not text.
 fn readable(value: &[u8]) -> String {
     let mut text = String::new();
     for chunk in value.utf8_chunks() {

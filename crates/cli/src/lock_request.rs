@@ -37,17 +37,14 @@ pub(crate) struct LockRequest {
 pub(crate) enum Patience {
     OneTry,
     Within(Duration),
-    /// One try for a key that a run around this one holds too, with the time of an endless wait to
-    /// reach the store.
+    /// One try for a key that a run around this one holds too, at a store that has time.
     Beside,
     Endless,
 }
 
 impl LockRequest {
-    /// Resolves the settings. Everything that was mistyped is found here, before anything is
-    /// opened.
-    ///
-    /// `program` holds the lock; it is part of the default label.
+    /// Resolves the settings, and finds all that was mistyped before anything is opened. `program`
+    /// holds the lock; it is part of the default label.
     pub(crate) fn of(args: AcquireArgs, program: &OsStr) -> Result<Self, Failure> {
         let AcquireArgs { waiting, shared, permits, lease, quiet, keys } = args;
         let mode = mode(shared, permits)?;
@@ -84,8 +81,8 @@ impl LockRequest {
         Ok(Self { keys, mode, patience, busy, ttl, max_hold, label, place, signal, status, quiet, verbose })
     }
 
-    /// How long a store may be silent before its first answer. A user who waits two seconds for a
-    /// lock does not want to wait ten for a server; a second is enough for one that is up.
+    /// How long a store may be silent before its first answer: whoever waits two seconds for a lock
+    /// does not want to wait ten for a server, and a second is enough for one that is up.
     pub(crate) fn first_outage_limit(&self) -> Duration {
         let default = match self.patience {
             Patience::OneTry => SHORT_OUTAGE_LIMIT,
@@ -108,8 +105,7 @@ impl LockRequest {
 }
 
 impl Patience {
-    /// The time left to wait. Connecting is part of the wait; if it took all of it, one try is
-    /// left.
+    /// The time left to wait, of which connecting is part; if that took all of it, one try is left.
     pub(crate) fn left(self, since: Instant) -> Option<Duration> {
         match self {
             Self::OneTry | Self::Beside => Some(Duration::ZERO),
@@ -130,8 +126,7 @@ fn mode(shared: bool, permits: Option<String>) -> Result<Mode, Failure> {
     Mode::permits(weight, of).map_err(|misuse| Failure::from(misuse).about("--permits"))
 }
 
-/// A lease is no longer than the lock may be held; a longer TTL that was given explicitly is an
-/// error. `origin` and `limit` are the options or the variables that say how long.
+/// The TTL, at most as long as the lock may be held; one given explicitly may not be longer.
 fn ttl(
     asked: Option<Duration>,
     origin: &str,

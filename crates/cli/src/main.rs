@@ -66,9 +66,7 @@ use crate::settings::Settings;
 use crate::status::Status;
 
 fn main() -> ! {
-    let mut words = std::env::args_os();
-    if let Some(role) = supervisor::Role::named(words.next().as_deref()) {
-        supervisor::play(role, words);
+    if supervisor::play(std::env::args_os()) {
         // Nobody reads the supervisor's exit code; a launcher that returns here has failed.
         End::CANNOT_EXECUTE.now();
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::json::{self, KeyText, millis, millis_of};
-use crate::print::plain;
+use crate::say::plain;
 use crate::time;
 
 #[derive(Debug, Serialize)]

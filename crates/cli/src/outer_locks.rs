@@ -31,7 +31,6 @@ struct OuterLock {
 }
 
 impl OuterLocks {
-    /// These locks, for a request at a store.
     pub(crate) fn at(store: &Stores) -> Self {
         let Some(keys) = env::var_os(KEYS).filter(|keys| !keys.is_empty()) else { return Self::default() };
         let [modes, stores] = [MODES, STORES].map(|name| value_of(name).unwrap_or_default());
@@ -111,8 +110,7 @@ impl OuterLocks {
         self.0.iter().filter(move |held| held.is_here && held.key == key).map(|held| held.mode)
     }
 
-    /// The keys of these locks and of a request inside them, their modes and their stores: one line
-    /// each.
+    /// The keys of these locks and of a request inside them, their modes and their stores.
     fn and(&self, request: &LockRequest) -> [(&'static str, OsString); 3] {
         let store = request.place.store.without_password();
         let inner = request.keys.iter().map(|key| OuterLock {
@@ -249,7 +247,7 @@ mod tests {
     }
 
     /// Regression: the keys of an outer run at another store were forgotten, so a third run at the first
-    /// store waited for the first run, which waited for it.
+    /// store waited for the first run.
     #[test]
     fn each_key_is_held_at_its_own_store_only() {
         let around = inside(&OuterLocks::default(), &["k", "l"]);
@@ -280,8 +278,7 @@ mod tests {
         assert_eq!(around.patience(&request_at("file:/w", &["k"])), Ok(Patience::Endless));
     }
 
-    /// Regression: the command could not be started, after all keys had been acquired, and the message was
-    /// about its arguments.
+    /// Regression: all keys were acquired, and then the command could not be started.
     #[test]
     fn more_keys_than_a_variable_has_room_for_are_refused() {
         let room = |keys: usize| {

@@ -3,7 +3,6 @@
 use std::io::{self, Write as _};
 
 use crate::exit::{End, Failure};
-use crate::say::is_invisible;
 
 /// Prints a text. A reader that closes the pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
@@ -25,22 +24,6 @@ fn print_by(write: impl FnOnce() -> io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Text of unknown origin, made fit for one line of every terminal, in one direction, and with the
-/// given width.
-///
-/// Control characters are escaped already in a key or a label.
-pub(crate) fn plain(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() || is_invisible(c) {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
-}
-
 /// A word quoted for a shell, without anything that may be a secret.
 pub(crate) fn shown(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+%".contains(c);
@@ -51,17 +34,5 @@ pub(crate) fn shown(word: &str) -> String {
         word.into()
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_characters_that_reverse_or_hide_text_are_escaped() {
-        assert_eq!(plain("größe 鍵 🔑 e\u{301}"), "größe 鍵 🔑 e\u{301}");
-        assert_eq!(plain("a\u{202e}b\u{200b}\u{2029}"), "a\\u{202e}b\\u{200b}\\u{2029}");
-        assert_eq!(plain("\u{9b}2J"), "\\u{9b}2J");
     }
 }

@@ -22,8 +22,7 @@ pub(crate) fn hint(text: impl Display) {
     write(&format!("hint: {text}"), "\n");
 }
 
-/// Reports that a store does not answer, or does not serve, and why, if that is known, and how long it
-/// is asked in all; `None` for no limit.
+/// Reports that a store does not answer or serve, why, and how long it is asked in all.
 pub(crate) fn silence(store: impl Display, fault: Option<&Fault>, limit: Option<Duration>) {
     let why = fault.map(|fault| format!(" ({})", fault.reason)).unwrap_or_default();
     let how_long = limit.map_or_else(|| "as long as it takes".into(), |limit| format!("{limit:?} in all"));
@@ -53,43 +52,38 @@ pub(crate) fn clear() {
     }
 }
 
+/// Text of unknown origin, made fit for one line of every terminal, in one direction, and with the
+/// given width: keys, paths and servers' messages may contain terminal control sequences.
+pub(crate) fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || is_invisible(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown
+}
+
 /// True if a character is invisible, and reverses or hides the text around it.
-pub(crate) const fn is_invisible(c: char) -> bool {
+const fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Written in one piece, so that it does not mix with the command's output. A closed stderr is
-/// ignored.
+/// Writes in one piece, not mixed with the command's output. A closed stderr is ignored.
 fn write(text: &str, end: &str) {
     let erase = if REWRITING.swap(false, Ordering::Relaxed) { ERASE } else { "" };
-    let text = format!("{erase}{}{end}", on_one_line(text));
-    let _ = std::io::stderr().write_all(text.as_bytes());
-}
-
-/// Escapes a text: keys, paths and servers' messages may contain anything, including terminal
-/// control sequences and characters that reverse the text around them.
-fn on_one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len() + 1);
-    for c in text.chars() {
-        if c.is_control() || is_invisible(c) { line.extend(c.escape_default()) } else { line.push(c) }
-    }
-    line
+    let _ = std::io::stderr().write_all(format!("{erase}{}{end}", plain(text)).as_bytes());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_message_is_one_line_without_control_characters() {
-        assert_eq!(on_one_line("a\nb\u{1b}[2Jä"), "a\\nb\\u{1b}[2Jä");
-    }
-
     /// Regression: stderr escaped only control characters, so a key or a label could reverse a message.
     #[test]
-    fn characters_that_reverse_or_hide_text_are_escaped_as_on_stdout() {
-        assert_eq!(on_one_line("k\u{202e}b\u{200b}ö"), "k\\u{202e}b\\u{200b}ö");
+    fn only_characters_that_move_the_cursor_or_reverse_or_hide_text_are_escaped() {
+        assert_eq!(plain("größe 鍵 🔑 e\u{301}"), "größe 鍵 🔑 e\u{301}");
+        assert_eq!(plain("a\u{202e}b\u{200b}\u{2029}"), "a\\u{202e}b\\u{200b}\\u{2029}");
+        assert_eq!(plain("\u{9b}2J a\nb\u{1b}[2J"), "\\u{9b}2J a\\nb\\u{1b}[2J");
     }
 }

@@ -10,7 +10,6 @@ use crate::exit::Failure;
 use crate::lock_request::LockRequest;
 use crate::options::{or_variable, time_of};
 
-/// A run with all settings validated.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) request: LockRequest,
@@ -18,8 +17,8 @@ pub(crate) struct Settings {
     pub(crate) arguments: Vec<OsString>,
     /// The time from SIGTERM to SIGKILL.
     pub(crate) grace: Duration,
-    /// How long the command may hold the lock. This does not limit the lease, unlike the limit of
-    /// [`LockRequest`]: as long as part of the command cannot be ended, the lease is renewed.
+    /// How long the command may hold the lock. Unlike the limit of [`LockRequest`], this does not
+    /// limit the lease, which is renewed while part of the command cannot be ended.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) wait_for_all: bool,
     pub(crate) no_tty: bool,
@@ -39,9 +38,8 @@ impl Settings {
     }
 }
 
-/// Five seconds are enough for most programs to end cleanly. With a shorter TTL, a quarter of it
-/// leaves time to retry at least one renewal before the command is told to end, because renewals
-/// start after a third of the TTL.
+/// Five seconds are enough for most programs to end cleanly. A quarter of a short TTL leaves time
+/// to retry a renewal, which starts after a third of it, before the command is told to end.
 fn grace(name: &str, asked: Option<Duration>, ttl: Ttl) -> Result<Duration, Failure> {
     const DEFAULT: Duration = Duration::from_secs(5);
     let most = ttl.duration() / 2;

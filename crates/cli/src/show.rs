@@ -7,8 +7,8 @@ use crate::args::KeyArgs;
 use crate::exit::{End, Failure};
 use crate::lock_json::{LockJson, granted_at, mode, name_of};
 use crate::mark;
-use crate::print::{plain, print};
-use crate::say;
+use crate::print::print;
+use crate::say::{self, plain};
 use crate::time;
 
 /// Show who holds a lock, and who waits for it

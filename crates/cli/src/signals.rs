@@ -38,8 +38,8 @@ pub(crate) struct Signals {
     is_repeated: bool,
 }
 
-/// timeout(1) sends a signal to its child, and then to the child's group: we get it twice, but it is
-/// meant once. A person who presses Ctrl-C again takes longer than this.
+/// timeout(1) sends a signal to its child and to the child's group, which means it once. A person
+/// takes longer to press Ctrl-C again.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 fn is_again(last: &mut Option<(Signal, Instant)>, signal: Signal, now: Instant) -> bool {
@@ -72,8 +72,7 @@ pub(crate) enum Sender {
     Process(Option<Pid>),
 }
 
-/// Starts a thread that receives no signals: while another thread does not block a signal, the
-/// kernel gives it to that thread and not to the queue.
+/// Starts a thread that receives no signals, which the kernel would otherwise not put into the queue.
 pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let ours = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let started = thread::Builder::new().name(name.into()).spawn(work);
@@ -81,9 +80,8 @@ pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> 
     started.map(drop)
 }
 
-/// Makes a write beyond the limit of file sizes an error, which we can explain. By default the
-/// system's signal ends us. The command starts with that default, because exec resets a handler; if
-/// our parent made us ignore the signal, the command ignores it too.
+/// Makes a write beyond the limit of file sizes an error, which we can explain, instead of our end.
+/// The command starts as without us: exec resets a handler, and an ignored signal stays ignored.
 pub(crate) fn survive_file_size_limit() {
     let is_limited = getrlimit(Resource::Fsize).current.is_some();
     if is_limited && !kernel::is_ignored(Signal::XFSZ) {
@@ -101,21 +99,18 @@ impl Signals {
         Ok(Self { queue, blocked_before, locks: None, last: None, is_repeated: false })
     }
 
-    /// Notes that these locks are in use: we stop only while no request to their store is half
-    /// done, because that could block others.
+    /// Notes that these locks are in use: we stop only between requests, to block nobody else.
     pub(crate) fn mind(&mut self, locks: &Locks) {
         self.locks = Some(locks.clone());
     }
 
-    /// The signals that our parent had blocked, one bit each: the command starts with them blocked.
+    /// The signals that our parent had blocked, one bit each.
     pub(crate) const fn blocked_before(&self) -> u64 {
         self.blocked_before
     }
 
-    /// The next signal to pass on, unless it is the last one again. No command runs, so a stop signal
-    /// stops this process.
-    ///
-    /// Cancel safe.
+    /// The next signal to pass on, unless it is the last one again. A stop signal stops this
+    /// process, as no command runs. Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
         loop {
             match self.next_event().await {
@@ -126,8 +121,7 @@ impl Signals {
         }
     }
 
-    /// Stops us as this signal would, until somebody continues us, without blocking the store for
-    /// others.
+    /// Stops us as this signal would, until somebody continues us, without blocking the store.
     pub(crate) fn stop(&self, signal: Signal) {
         match &self.locks {
             Some(locks) => locks.at_rest(move || stop(signal)),
@@ -135,15 +129,13 @@ impl Signals {
         }
     }
 
-    /// Discards signals that came already: Ctrl-C was meant for the command, which has ended from
-    /// it, and not for the release. Returns true if we were continued after a stop.
+    /// Discards signals that came already: Ctrl-C was meant for the command that has ended, and not
+    /// for the release. Returns true if we were continued after a stop.
     pub(crate) fn forget(&mut self) -> bool {
         self.queue.forget()
     }
 
-    /// The next event.
-    ///
-    /// Cancel safe.
+    /// The next event. Cancel safe.
     pub(crate) async fn next_event(&mut self) -> Event {
         let event = self.queue.next().await;
         self.is_repeated = match event {
@@ -153,7 +145,7 @@ impl Signals {
         event
     }
 
-    /// Returns true if the last event was the signal before it once more, and so is no new wish.
+    /// True if the last event was the signal before it once more, and so is no new wish.
     pub(crate) const fn is_repeated(&self) -> bool {
         self.is_repeated
     }

@@ -58,8 +58,7 @@ fn last_run(mark: Option<&Mark>) -> LastRun<'_> {
     }
 }
 
-/// When it is due again: milliseconds since 1970, by the store's clock; `None` if it is done only
-/// once.
+/// When it is due again: milliseconds since 1970, by the store's clock.
 pub(crate) fn due_at(mark: &Mark, when: Schedule) -> Option<u64> {
     let Schedule::Every { period, .. } = when else { return None };
     Some(millis_of(mark.at).saturating_add(millis(period)))

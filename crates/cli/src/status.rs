@@ -116,7 +116,7 @@ struct Line<'a> {
     v: u32,
 }
 
-/// The version of the lines: it changes when an existing field changes its meaning or is removed.
+/// It changes when an existing field changes its meaning or is removed.
 pub(crate) const VERSION: u32 = 1;
 
 /// The lock that the lines are about, and the state of our request for it.
@@ -147,8 +147,7 @@ impl Event<'_> {
     }
 }
 
-/// Only a reader that reads nothing lets more lines than this wait: a renewal comes once per third
-/// of the TTL.
+/// Only for a reader that reads nothing more lines wait: a renewal comes once per third of the TTL.
 const UNREAD: usize = 256;
 
 /// The time for the last lines at our end.
@@ -159,8 +158,7 @@ impl Status {
         Self(None)
     }
 
-    /// Opens the descriptor of this number for events about these keys. It is not inherited by the
-    /// processes that we start.
+    /// Opens the descriptor of this number, without our children, for events about these keys.
     pub(crate) fn to(number: &str, keys: &Keys) -> Result<Self, Failure> {
         let Some(number) = digits::<i32>(number) else {
             return Err(refused(format!(
@@ -205,8 +203,7 @@ impl Status {
         }
     }
 
-    /// Reports why we end, unless that was reported already or a signal ends us, and waits for the
-    /// last lines.
+    /// Reports why we end, unless that is known or a signal ends us, and waits for the last lines.
     pub(crate) fn close(&self, failure: Option<&Failure>) {
         let Some(mut writer) = self.0.as_ref().map(locked) else { return };
         if let Some(failure) = failure.filter(|failure| !writer.explained && !failure.reason().is_empty()) {

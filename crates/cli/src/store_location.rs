@@ -35,8 +35,7 @@ enum Origin {
     Nobody,
 }
 
-/// How long a store may be silent: the library's default, repeated here because a short wait
-/// shortens it.
+/// How long a store may be silent: the library's default, which a short wait shortens.
 pub(crate) const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The same for tasks that only look, or try once: they should answer soon.
@@ -60,8 +59,7 @@ impl StoreLocation {
         let max_ttl = max_ttl.map_or_else(environment::max_ttl, |max_ttl| Ok(Some(max_ttl)));
         let several = |urls: &[&str]| urls.len() > 1 || urls.iter().any(|url| Stores::is_a_quorum(url));
         let named = |urls: &[&str], origin: Origin| {
-            // A run around this one wrote into the URL which longest TTL it uses there; the variable is
-            // for all other quorums.
+            // A URL from a run around this one names its longest TTL.
             let from_outer_run = origin == Origin::Environment
                 && environment::is_nested()
                 && urls.iter().any(|url| Stores::names_its_longest_ttl(url));
@@ -82,8 +80,7 @@ impl StoreLocation {
             return named(&urls, Origin::Argument);
         }
         match env::var(environment::STORE) {
-            // Not the same as unset: a script with an empty variable must not use another store
-            // than it meant.
+            // Not the same as unset: a script with an empty variable meant some other store.
             Ok(url) if url.trim().is_empty() => {
                 Err(Failure::usage("it is empty: unset it for the default store, or give it a URL")
                     .about(Origin::Environment))
@@ -241,14 +238,12 @@ impl fmt::Display for Origin {
 }
 
 impl PrefixArgs {
-    /// The prefix of their keys, and their store.
     pub(crate) fn resolve(self) -> Result<(Vec<u8>, StoreLocation), Failure> {
         Ok((beginning(self.prefixes, self.place.naming)?, StoreLocation::of(self.place.store)?))
     }
 }
 
 impl KeyArgs {
-    /// The key, and its store.
     pub(crate) fn resolve(self) -> Result<(Key, StoreLocation), Failure> {
         Ok((only_key(self.keys, self.place.naming)?, StoreLocation::of(self.place.store)?))
     }

@@ -13,11 +13,9 @@ use crate::exit::Failure;
 pub(crate) struct StoreUrl(String);
 
 impl StoreUrl {
-    /// Reads a store URL as written. A file is named by its absolute path from here on, whatever
-    /// the working directory is later.
-    ///
-    /// Refuses mistakes that only a command can notice. The error never quotes the URL: in an invalid
-    /// one, any part may be the password.
+    /// Reads a store URL as written, with the absolute path of a file. Refuses mistakes that only a
+    /// command can notice. The error never quotes the URL: in an invalid one, any part may be the
+    /// password.
     pub(crate) fn new(text: &str) -> Result<Self, Failure> {
         let path_like = text.starts_with(['/', '.', '~']) || !text.contains(':');
         if text.is_empty() {
@@ -262,8 +260,7 @@ mod tests {
         assert_eq!(url(file).without_password(), file);
     }
 
-    /// Regression: they were compared as written, so a nested run waited for the run around it; and two
-    /// directories that differ in case were one.
+    /// Regression: compared as written, in any case, a nested run waited for the outer one.
     #[test]
     fn a_directory_of_sockets_is_one_place_however_it_is_encoded() {
         let place = url("postgres://web@%2Frun%2FMy%20pg:7/app");

@@ -16,8 +16,7 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// A minute is twice the default TTL of locks. It is also how long a server that was restarted
-    /// without its state abstains.
+    /// Twice the default TTL of locks, and how long a server that lost its state abstains.
     pub(crate) const MAX_TTL: Duration = QuorumStore::MAX_TTL_OF_URL;
 
     /// The store at a URL, or the stores at several URLs or in the URL of a quorum.
@@ -54,9 +53,8 @@ impl Stores {
         Ok(Self { all, max_ttl: max_ttl.unwrap_or(Self::MAX_TTL) })
     }
 
-    /// The URLs in a text, separated by white space. A path may contain white space too: only a
-    /// word that begins like a URL starts the next one. A quorum is one URL, whatever is between
-    /// its members.
+    /// The URLs in a text, separated by white space. A path may contain some too: only a word that
+    /// begins like a URL starts the next one. A quorum is one URL, whatever is between its members.
     pub(crate) fn urls_in(text: &str) -> Vec<&str> {
         if Self::is_a_quorum(text.trim_start()) {
             return vec![text.trim_start()];
@@ -164,8 +162,7 @@ mod tests {
         assert_eq!(Stores::new(["redis://:s3cret@a"], None).unwrap().without_password(), "redis://a");
     }
 
-    /// Regression: a run at a single member of an outer run's quorum waited for the outer run, because
-    /// only the same stores counted.
+    /// Regression: a run at a single member of an outer run's quorum waited for the outer run.
     #[test]
     fn stores_need_others_without_which_they_have_no_majority() {
         let stores = |urls: &[&str]| Stores::new(urls.iter().copied(), None).unwrap();

@@ -5,8 +5,7 @@
 //! it. When the connection to us ends, we have ended, and it kills at once. Everything that the
 //! command started is below it, whatever group, session or parent it has.
 //!
-//! When the command has ended on its own, the supervisor's work is done: processes that the command
-//! left run on, without a lock.
+//! When the command has ended on its own, what it left runs on, without a lock.
 
 mod descendants;
 mod ending;
@@ -22,6 +21,7 @@ mod order;
 mod report;
 mod starting;
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
@@ -38,20 +38,22 @@ pub(crate) use self::lease_end::LeaseEnd;
 pub(crate) use self::link::{begin, receive_news, send_order};
 pub(crate) use self::order::Order;
 pub(crate) use self::report::{Outcome, Report, Stop, SupervisorReport};
-pub(crate) use self::starting::{Role, Start};
+pub(crate) use self::starting::Start;
 
-/// poll(2) uses a clock that stops while the machine sleeps, and a lease does not: so check each
-/// second.
+/// poll(2) uses a clock that stops while the machine sleeps, and a lease does not.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
-pub(crate) fn play(role: Role, words: impl Iterator<Item = std::ffi::OsString>) {
-    match role {
-        Role::Supervisor => mind(words),
-        Role::Launcher => launching::launch(words),
+/// Does the work of a process of ours that the user did not start. Returns false if this one is not.
+pub(crate) fn play(mut words: impl Iterator<Item = OsString>) -> bool {
+    match words.next() {
+        Some(name) if name == starting::SUPERVISOR => mind(words),
+        Some(name) if name == starting::LAUNCHER => launching::launch(words),
+        _ => return false,
     }
+    true
 }
 
-fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
+fn mind(words: impl Iterator<Item = OsString>) {
     let we = getppid();
     let Some(wakes) = Wakes::begin() else { return };
     if adopt_orphans().is_err() {
@@ -61,8 +63,7 @@ fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     let Some((Order::End(end), lent)) = link::accept(io::stdin()) else { return };
     let ending = Ending::new(end, start.grace);
     let mut lease_end = LeaseEnd::new(end, lent.more);
-    // Until our end: if the process that holds the lock was killed, its lease ends when everything
-    // that it started has ended.
+    // Until our end: the lease of a killed holder ends with all that it started.
     let _lifelines = lent.lifelines;
     // The lease may have ended already, if somebody stopped us or the process that started us.
     let report = if now() >= lease_end.read() {
@@ -180,8 +181,7 @@ impl Command {
         }
         if how.continued() {
             self.stopped = false;
-            // Somebody who continues the command by hand means the whole run: if we stayed stopped,
-            // we would not renew its lease.
+            // Whoever continues the command by hand means the run, which has to renew.
             if let Some(we) = self.we.filter(|we| self.group.is_some() && getppid() == Some(*we)) {
                 let _ = kill_process(we, Signal::CONT);
             }
@@ -190,8 +190,7 @@ impl Command {
         Some(how.as_raw())
     }
 
-    /// Handles a change of a process that the command left. If we wait for it, Ctrl-Z stops the run
-    /// when it stops that process.
+    /// If we wait for what the command left, Ctrl-Z stops the run with it.
     fn after_its_end(&self, id: Pid, how: WaitStatus) {
         let in_our_group = self.group.is_some() && getpgid(Some(id)).ok() == self.group;
         if self.wait_for_all && in_our_group && how.stopping_signal() == Some(Signal::TSTP.as_raw()) {
@@ -233,8 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// The child blocks the signal that stops it, which is therefore seen to be pending until the
-    /// signal that continues it discards it.
+    /// The child blocks the signal that stops it, which is pending until the one that continues it.
     #[test]
     fn an_order_that_names_another_stop_than_the_last_one_neither_stops_the_command_nor_continues_it() {
         let sleep = ["--block-signal=TSTP", "sleep", "60"];

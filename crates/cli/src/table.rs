@@ -6,7 +6,7 @@ use leasehold::{HolderInfo, KeyState, Mode, Owner};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::cut::{APART, cut_amid, cut_apart};
-use crate::print::plain;
+use crate::say::plain;
 use crate::time;
 
 /// The columns. A lock is a row, and a shared lock has a row for each holder.
@@ -20,16 +20,13 @@ const LEFT: usize = 4;
 
 const GAP: &str = "  ";
 
-/// How narrow keys and holders may become before a column is dropped for them: a label matters less
-/// than a key.
+/// How narrow keys and holders may become before a column is dropped: a label matters less than a key.
 const ROOMY: [(usize, usize); 2] = [(HOLDER, 22), (KEY, 20)];
 
-/// The columns to drop, in this order: a number without its beginning is useless, so no other
-/// column is cut.
+/// The columns to drop, in this order: a number without its beginning is useless.
 const LEAST_NEEDED: [usize; 2] = [LEFT, FENCE];
 
-/// How narrow they may become after that. The digits of a holder are kept, and keys remain
-/// distinguishable.
+/// How narrow they may become after that: a holder's digits are kept, and keys remain distinguishable.
 const NARROW: [(usize, usize); 6] = [ROOMY[0], ROOMY[1], (HOLDER, 16), (KEY, 12), (HOLDER, 10), (KEY, APART)];
 
 /// The content of a cell: a text that may be cut, and a tail that is kept.

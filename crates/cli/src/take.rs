@@ -21,8 +21,7 @@ use crate::status::{Event, Status};
 use crate::time;
 use crate::waiting::{WaitReporter, since};
 
-/// The time for undoing what a request may have left behind. A store that answers needs
-/// milliseconds.
+/// The time for undoing what a request may have left. A store that answers needs milliseconds.
 const UNDOING: Duration = Duration::from_secs(3);
 
 pub(crate) async fn take(request: &LockRequest, signals: &mut Signals) -> Result<(Locks, Guard), Failure> {
@@ -121,11 +120,9 @@ pub(crate) async fn with<T>(telling: WaitReporter<'_>, request: impl Future<Outp
 
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Requests the lock, for as long as requested.
-///
-/// A request without a time limit also waits for the store without a limit, once the store has
-/// answered; one that never did may be misspelt. For several stores, that is unknown before the
-/// first request.
+/// Requests the lock, for as long as requested. Without a limit, it waits for the store without one
+/// too, once the store has answered: one that never did may be misspelt. That of several stores is
+/// yet unknown.
 async fn ask(request: &LockRequest, locks: &Locks, started: Instant) -> Result<Guard, LockError> {
     if let Some(within) = request.patience.left(started) {
         return acquisition(request, locks).within(within).await;
@@ -143,8 +140,7 @@ async fn ask(request: &LockRequest, locks: &Locks, started: Instant) -> Result<G
     acquisition(request, &locks.clone().with_outage_limit(FOR_EVER)).await
 }
 
-/// Returns true if so many stores answered that they can grant once all of them vote: those of a
-/// new quorum abstain at first.
+/// True if enough stores answered to grant once all vote: those of a new quorum abstain.
 fn will_vote(error: &LockError) -> bool {
     let LockError::NoQuorum { quorum_report, .. } = error else { return false };
     let answered = |vote: &MemberVote| match vote {
@@ -164,9 +160,8 @@ fn acquisition(request: &LockRequest, locks: &Locks) -> Acquire {
     }
 }
 
-/// Extends a lock that was handed over in the queue to its TTL. Until its first renewal it lasts
-/// only for a short window, and a command that needs its grace period before the lease's end would
-/// be told to end at once. So this tries again until the lease is extended, or has ended.
+/// Extends a lock that was handed over in the queue to its TTL, until it is extended or has ended.
+/// Before that it lasts for so short a window that the command would be told to end at once.
 async fn claim(request: &LockRequest, guard: &Guard) {
     let ttl = request.ttl.duration();
     while guard.is_held() && guard.remaining() < ttl / 2 {
@@ -189,9 +184,7 @@ async fn connect(request: &LockRequest) -> Result<Locks, Failure> {
     request.place.connect(builder, request.first_outage_limit(), request.quiet).await
 }
 
-/// Reports each renewal, and the loss. Never resolves.
-///
-/// Cancel safe.
+/// Reports each renewal, and the loss. Never resolves. Cancel safe.
 pub(crate) async fn tell_keeping(status: Arc<Status>, held: Held) -> Infallible {
     let mut lost = pin!(held.lost());
     loop {
@@ -270,8 +263,7 @@ pub(crate) enum ReleaseOutcome {
 }
 
 /// The time limit for the store once the command has ended, of the record that the job is done and of the
-/// release together. Waiting longer for a store that does not answer gains nothing: the lease expires on
-/// its own.
+/// release together. The lease of a store that does not answer expires on its own.
 #[derive(Debug)]
 pub(crate) struct ReleaseLimit {
     began: Instant,
@@ -284,8 +276,8 @@ impl ReleaseLimit {
     const LIMIT: Duration = Duration::from_secs(3);
     /// After this time, people want to know what is being waited for.
     const SILENCE: Duration = Duration::from_secs(1);
-    /// What the record leaves to the release, of this or a quarter: one call. A server answers a release
-    /// also while its replicas do not confirm the record.
+    /// What the record leaves to the release, of this or a quarter: one call, which a server
+    /// answers also while its replicas do not confirm the record.
     pub(crate) const FOR_THE_RELEASE: Duration = Duration::from_millis(500);
 
     /// At the end of the lease, nothing is left to release.
@@ -303,8 +295,7 @@ impl ReleaseLimit {
         self.limit.saturating_sub(self.began.elapsed())
     }
 
-    /// The result in the time that is left, except so much, unless a signal comes first. Reports a wait
-    /// that takes a while.
+    /// The result in the time that is left, except so much, unless a signal comes.
     pub(crate) async fn hear<T>(
         &mut self,
         what: &str,

@@ -19,8 +19,8 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// `None` without one: in cron, under systemd, in most containers. Stdin is not used for this:
-    /// in `ls | leasehold run k -- less` it is a pipe, although the keys come from the terminal.
+    /// `None` without one, as in cron. Not by stdin: in `ls | leasehold run k -- less` that is a pipe,
+    /// although the keys come from the terminal.
     pub(crate) fn of_session() -> Option<Self> {
         let device = open("/dev/tty", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
         let is_ours = tcgetpgrp(&device) == Ok(getpgrp());
@@ -39,8 +39,7 @@ impl Terminal {
         }
     }
 
-    /// Restores its settings after a command that we killed: no shell does that, because we do not
-    /// die of that signal.
+    /// Restores its settings after a command that we killed, which no shell does.
     pub(crate) fn mend(&self) {
         let Some(modes) = &self.modes else { return };
         let foreground = tcgetpgrp(&self.device).ok();

@@ -14,8 +14,7 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
         let (unit, behind) = split(behind, |c| !c.is_ascii_alphabetic());
         let nanos = match unit {
             "ms" => 1_000_000,
-            // A number may lack a unit only if it is alone: in `1m30`, the unit of the 30 is
-            // unclear.
+            // Only alone may a number lack a unit: in `1m30`, that of the 30 is unclear.
             "" if last_unit.is_none() && behind.is_empty() => 1_000_000_000,
             "s" => 1_000_000_000,
             "m" => 60_000_000_000,

@@ -25,7 +25,7 @@ use self::watching::Watching;
 use crate::args::PrefixArgs;
 use crate::exit::{End, Failure};
 use crate::label::default_label;
-use crate::print::plain;
+use crate::say::plain;
 use crate::signals::{Event, Signals, stop};
 use crate::terminal::is_dumb;
 
@@ -81,8 +81,7 @@ Example: who holds up the nightly jobs?
   leasehold top nightly:"
 );
 
-/// The interval between redraws if nothing is typed: remaining times are shown in seconds, and
-/// below ten in tenths.
+/// The interval between redraws if nothing is typed: short times are shown in tenths.
 const FRAME: Duration = Duration::from_millis(250);
 
 /// The result of a request to the store other than watching.

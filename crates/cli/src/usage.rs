@@ -163,8 +163,8 @@ fn without_dashes(words: &[OsString]) -> Option<Failure> {
     Some(Failure::usage(fact).hint(line.join(" ")))
 }
 
-/// The position of the command in words without `--`: the first word after the key that is not one
-/// of our options. `None` if there is no key, or an unknown option before it.
+/// The position of the command in words without `--`, behind the key. `None` if there is no key, or
+/// an unknown option before it.
 fn command_start(words: &[OsString], task: &str) -> Option<usize> {
     let takes_value = options(task);
     let mut missing = if task == "every" { 2 } else { 1 };

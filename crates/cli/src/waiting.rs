@@ -12,8 +12,7 @@ use tokio::time::{sleep_until, timeout};
 use crate::cut::cut_amid;
 use crate::json::millis;
 use crate::lock_request::LockRequest;
-use crate::print::plain;
-use crate::say;
+use crate::say::{self, plain};
 use crate::status::Event;
 use crate::store_location::SILENCE;
 use crate::terminal::is_dumb;
@@ -190,8 +189,8 @@ impl<'a> WaitReporter<'a> {
     }
 }
 
-/// True if a line is due in a log, after waiting for `waited`, and this long after a last line
-/// about the same key or another one. With `aloud`, even a short wait is logged.
+/// True if a line is due in a log after this wait, and this long after a last line about this or
+/// another key. With `aloud`, even a short wait is logged.
 fn is_due(aloud: bool, waited: Duration, last: Option<(Duration, bool)>) -> bool {
     match last {
         None => aloud || waited >= FRAME,
@@ -310,8 +309,7 @@ mod tests {
         assert!(wait.line(waited, usize::MAX).contains("held by ada@web-3"));
     }
 
-    /// Regression: a waiter that had moved to the queue of another member, where it has another id,
-    /// was not found there.
+    /// Regression: a waiter in the queue of another member, with another id, was not found.
     #[test]
     fn a_waiter_of_a_quorum_is_found_by_its_id_at_any_member() {
         let mut wait = wait();

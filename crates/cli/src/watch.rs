@@ -26,12 +26,10 @@ pub(crate) enum EndReason {
     Unminded,
 }
 
-/// A second request to end within this time is deliberate: somebody pressed Ctrl-C again because
-/// once was not enough.
+/// A second request to end within this time is deliberate: once was not enough.
 const IMPATIENCE: Duration = Duration::from_secs(2);
 
-/// Timers use a clock that stops while the machine sleeps, and a lease does not: so check each
-/// second.
+/// Timers use a clock that stops while the machine sleeps, and a lease does not.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 /// In nanoseconds.
@@ -42,17 +40,12 @@ const SHORT_NAP: Duration = Duration::from_millis(5);
 
 /// Waits until the command has ended. Returns how, if that is known, and why, if it had to end.
 ///
-/// Before its lease ends, the command gets the grace period from SIGTERM to SIGKILL, so that it is
-/// gone by then; the supervisor does that on its own. If the lease was lost without notice
-/// (deleted, taken), the command gets that time too: the lock is lost in any case, and work that
-/// ends cleanly leaves less to repair.
+/// The supervisor ends the command within the grace period before the end of its lease. If the lease
+/// was lost without notice (deleted, taken), the command gets that time too: work that ends cleanly
+/// leaves less to repair. So does one that has held the lock for `max_hold`; its lease is renewed
+/// until all of it is gone, as a process that cannot be killed must not run next to the next holder.
 ///
-/// A command that has held the lock for `max_hold` is told to end too, and the lease is renewed
-/// until all of it is gone: a process that cannot be killed must not run at the same time as the
-/// next holder.
-///
-/// A supervisor that does nothing, because somebody stopped it, gets half of the time that is
-/// reserved for killing; then we do its work.
+/// If the supervisor was stopped, we do its work in half of the time for killing.
 pub(crate) async fn watch(
     command: &mut Command,
     held: &Held,
@@ -86,8 +79,7 @@ pub(crate) async fn watch(
         }
         let overdue = gone_by.min(told_by).saturating_add(command.dying() / 2);
         let rest = match Duration::from_nanos(overdue.saturating_sub(now)) {
-            // The supervisor kills most processes within milliseconds; those that it cannot kill
-            // may take hours.
+            // Most processes are killed within milliseconds; those that cannot be may take hours.
             Duration::ZERO if now - overdue > SECOND => LONGEST_NAP,
             rest => rest.max(SHORT_NAP),
         };
@@ -128,11 +120,9 @@ pub(crate) async fn watch(
     (report.map(|report| report.outcome), doom)
 }
 
-/// Why the command had to end, if it had to.
-///
-/// When we continue after a stop that was too long, the supervisor has asked the command to end, in
-/// whatever order we learn of that and of the end of the lease, and even if the lease can still be
-/// renewed.
+/// Why the command had to end, if it had to. After a stop that was too long, the supervisor has
+/// asked it to, in whatever order we learn of that and of the end of the lease, and even if that
+/// can still be renewed.
 fn reason(
     doomed: bool,
     loss: Option<Loss>,
@@ -155,8 +145,7 @@ fn attend(command: &Command, event: Event, signals: &Signals, last_wish: &mut Op
         Event::Action { signal: Signal::INT | Signal::QUIT, from } if has_it(from) => {}
         Event::Action { signal: Signal::INT | Signal::TERM, .. } if signals.is_repeated() => {}
         Event::Action { signal, .. } => pass_on(command, signal, last_wish),
-        // We stop after the command has stopped: it may have to restore the screen first, or may
-        // not intend to stop at all.
+        // We stop after the command, which may have to restore the screen first, or not mean to stop.
         Event::Stop { from } if has_it(from) || command.stops_itself(from) => {}
         Event::Stop { .. } if command.shares_the_terminal() => command.suspend(),
         Event::Stop { .. } => {

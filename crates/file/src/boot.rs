@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use crate::error::FileError;
 
-/// The random id of the kernel's current boot. Leases that were written under another id are void:
-/// their holders are gone, and the clock on which they were counted has restarted.
+/// The random id of the kernel's current boot. Leases of another one are void, whose holders are gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootId(Arc<str>);
 
@@ -21,7 +20,6 @@ impl BootId {
         Self(id.into())
     }
 
-    /// The id of the running kernel.
     pub(crate) fn current() -> Result<Self, FileError> {
         kernel::boot_id().map(|id| Self::new(&id))
     }

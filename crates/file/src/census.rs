@@ -1,8 +1,8 @@
 //! The list of files that this process has open through SQLite.
 //!
 //! When a process closes *any* descriptor of a file, POSIX releases *all* of the process's locks on
-//! that file, including SQLite's. So while one store of this process has a file open, no other may
-//! open and close it outside SQLite, not even to read its first bytes. They check this list first.
+//! that file, including SQLite's. So no store opens and closes a file outside SQLite, not even to
+//! read its first bytes, while another one of this process has it open.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -50,9 +50,8 @@ impl Opening {
         self.0.contains_key(&(file, process::id()))
     }
 
-    /// Returns true if a connection of the process from which this one was forked had the file open
-    /// then. SQLite believes that it has the locks of that connection here too, and takes none: a
-    /// third process, which sees no user of the file, cuts off the log's index under this one.
+    /// True if a connection of the process from which this one was forked had the file open then.
+    /// SQLite believes that it has the locks of that connection here too, and takes none.
     pub(crate) fn inherited(&self, file: FileId) -> bool {
         self.0.keys().any(|(open, by)| *open == file && *by != process::id())
     }
@@ -68,8 +67,7 @@ impl Opening {
     }
 }
 
-/// One connection in the list. Drop it after the connection, and not while the same thread has an
-/// [`Opening`].
+/// One connection in the list. Drop it behind the connection, without an [`Opening`].
 #[derive(Debug)]
 pub(crate) struct Entry(FileId, u32);
 

@@ -15,8 +15,7 @@ use crate::error::FileError;
 #[derive(Clone, Debug)]
 pub(crate) struct MachineClock {
     runtime: Arc<dyn Runtime>,
-    /// How far the boot clock of this process is ahead of the machine's, in nanoseconds; or why
-    /// that is unknown.
+    /// The lead of this process's boot clock over the machine's, in nanoseconds, if known.
     ahead: Result<i64, Arc<str>>,
 }
 

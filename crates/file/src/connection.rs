@@ -26,58 +26,47 @@ use crate::sessions::Sessions;
 use crate::users::Users;
 use crate::writer::is_set_up_now;
 
-/// How long a transaction waits for those of other processes. Each of theirs takes far less than a
-/// millisecond, except for one in a thousand that moves the log into the file; a second is shorter
-/// than a wait that a caller would consider a hang.
+/// How long a transaction waits for those of other processes, which take far less than a millisecond,
+/// except for one in a thousand that moves the log. A longer wait would be considered a hang.
 pub(crate) const BUSY_LIMIT: Duration = Duration::from_secs(1);
 
-/// The number of pages at which the log is moved into the file and written to disk: 4 MB, as with
-/// SQLite's own limit, whose pages are four times as large. SQLite finds a page in the log by
-/// reading all its older copies there, so a shorter log is less work; but it causes more waits for
-/// the disk.
+/// The number of pages at which the log is moved into the file: 4 MB, as with SQLite's own limit.
+/// In a shorter log SQLite finds a page sooner, but it causes more waits for the disk.
 const LONG_LOG: i32 = 4000;
 
-/// The most bytes that the log keeps on the disk when it begins anew: some times as many as a long one
-/// has. It becomes longer while somebody reads for long, such as a process that is stopped meanwhile.
+/// The most bytes of the log that are kept; it grows while somebody reads for long.
 const KEPT_LOG: i64 = 16 << 20;
 
-/// A connection, and then (fields are dropped in order) its entry in the list of this process's
-/// open files.
+/// A connection, and then its entry in the list of open files: fields are dropped in order.
 #[derive(Debug)]
 pub(crate) struct Open {
     connection: Connection,
     haste: Arc<PostponedWork>,
     pub(crate) users: Users,
     pub(crate) logs: Logs,
-    /// True if nobody can have opened another log since, because this store's session says which
-    /// one it uses.
+    /// True if nobody can have opened another log since, because this store's session names its own.
     is_guarded: bool,
-    /// The state of the directory when the file and its log were last found to be there, and when
-    /// that was.
+    /// When the file and its log were last found to be there, and the directory's state then.
     checked: Option<(DirectoryState, Instant)>,
     entry: Entry,
 }
 
-/// The rule that the caller must not be made to wait, and the work that was postponed for that. The
-/// connection has its own exclusion; the fields are atomic only because SQLite's callbacks share
-/// them.
+/// The rule that the caller must not be made to wait, and the work that was postponed for that.
+/// Atomic only because SQLite's callbacks share the fields; the connection has its own exclusion.
 #[derive(Debug, Default)]
 struct PostponedWork {
     is_on: AtomicBool,
     /// The log is long and was not moved, because that takes as long as the disk does.
     long_log: AtomicBool,
-    /// The log was moved into the file. The next writer may restart it, and then waits for the disk
-    /// once more.
+    /// The log was moved into the file. Then the next writer may wait for the disk once more.
     moved_log: AtomicBool,
 }
 
-/// The purpose of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
     /// It reads, and blocks nobody.
     ToRead,
-    /// It writes, and is exclusive from its beginning, so it never finds at its end that another
-    /// one wrote in between.
+    /// It writes, exclusive from its beginning, so that it never fails at its end.
     ToWrite,
     /// It writes data that must survive a power cut: it ends when they are on disk.
     Durably,
@@ -128,8 +117,8 @@ impl Drop for Transaction<'_> {
 }
 
 impl Open {
-    /// Opens the file at a place that was created and checked before. The content of the file is
-    /// checked in first transactions, until `settle` returns true.
+    /// Opens the file at a place that was created and checked before. `settle` checks the content
+    /// in first transactions, until it returns true.
     pub(crate) fn new(
         db_path: &DbPath,
         sessions: &Sessions,
@@ -157,18 +146,15 @@ impl Open {
         if is_first_here {
             wait_for_the_index(db_path)?;
         }
-        // Without CREATE, so that no file is created with an unchecked mode and owner; and without
-        // URIs.
+        // Without CREATE, so that no file is created with an unchecked mode and owner; without URIs.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(db_path.path(), flags)?;
         let haste = Arc::new(PostponedWork::default());
         connection.busy_handler(Some(wait_for_others(Arc::clone(&haste))))?;
         connection.set_prepared_statement_cache_capacity(32);
-        // Without this, a statement with a bound LIMIT would be prepared again at every use, which
-        // was a fifth of the cost of a wait in the queue.
+        // Otherwise a statement with a bound LIMIT would be prepared again at every use.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        // We have none of these; another user of the file could have created some that our
-        // connection would run.
+        // Another user of the file could have created some of these that our connection would run.
         for foreign in [
             DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
             DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER,
@@ -177,13 +163,11 @@ impl Open {
             connection.set_db_config(foreign, false)?;
         }
         if users != Users::One {
-            // If the log were removed, the next one would belong to whoever opens the file then,
-            // who could replace it.
+            // The next log would belong to whoever opens the file then, who could replace it.
             keep_the_log(&connection)?;
         }
-        // This affects only an empty file. A commit writes whole pages, and a lease is far smaller
-        // than one: pages of a quarter of the size save a fifth of the processor time for acquiring
-        // and releasing a lock.
+        // For an empty file. A commit writes whole pages, and a lease is far smaller than one:
+        // smaller pages save a fifth of the processor time for acquiring and releasing a lock.
         connection.pragma_update(None, "page_size", 1024)?;
         let mut is_settled = false;
         while !is_settled {
@@ -216,14 +200,11 @@ impl Open {
         })
     }
 
-    /// Returns true if the file at the place is still the open one, and others find the session of
-    /// this store, if it has one. Then nobody opens another log before this one is closed.
-    ///
-    /// While the directory is in the state of the last check, nothing in it was moved. A mount does
-    /// not change that state, but whoever opens a mounted file or log refuses it; so this need not
-    /// be found at once.
+    /// True if the file at the place is still the open one, and others find the session of this
+    /// store, if it has one. Then nobody opens another log before this one is closed. While the
+    /// directory is in the state of the last check, nothing in it was moved; whoever opens a file
+    /// or log that is mounted there refuses it.
     pub(crate) fn is_current(&mut self, db_path: &DbPath, sessions: &Sessions) -> bool {
-        /// How long a check is valid at most.
         const VALID: Duration = Duration::from_secs(1);
         let now = Instant::now();
         let has_session = sessions.own().is_some();
@@ -242,18 +223,17 @@ impl Open {
     }
 
     /// Closes the file. The last connection moves the log into the file and removes it, but not one
-    /// that a live session names: its process may be dead while another one has its lifeline, and
-    /// everybody would wait for it to notice that its log was removed. Nor does it if this store's
-    /// session is lost, because others may use another log.
+    /// that a live session names, whose process may be dead while another one has its lifeline:
+    /// everybody would wait for it. Nor if this store's session is lost, because others may use
+    /// another log.
     pub(crate) fn close(self, sessions: &Sessions) {
         if sessions.is_lost() || sessions.others().any(|(_, record)| record.logs == Some(self.logs)) {
             let _ = keep_the_log(&self.connection);
         }
     }
 
-    /// Closes a file that is no longer at its path, without touching the one that is there now.
-    /// Data that is only in a removed log is moved into the file, unless somebody can have opened
-    /// another log of that file.
+    /// Closes a file that is no longer at its path, without touching the one there. Data that is only
+    /// in a removed log is moved into the file, unless somebody can have opened another log of it.
     pub(crate) fn abandon(self, db_path: &DbPath, sessions: &Sessions) {
         if self.is_guarded && !sessions.is_lost() && db_path.file_now() == Some(self.file()) {
             self.shorten_log();
@@ -261,13 +241,11 @@ impl Open {
         let _ = keep_the_log(&self.connection);
     }
 
-    /// The open file, wherever it is now.
     pub(crate) fn file(&self) -> FileId {
         self.entry.file()
     }
 
-    /// Begins a transaction. `None` if it would have to wait for longer than a few tries take, and
-    /// must not. The same holds for everything until its end.
+    /// Begins a transaction. `None` if it, or anything until its end, would have to wait and must not.
     pub(crate) fn begin(
         &self,
         begin: Begin,
@@ -282,8 +260,7 @@ impl Open {
             self.haste.moved_log.store(false, Ordering::Relaxed);
         }
         if begin == Begin::Durably {
-            // This waits until the whole log is on disk, and with it everything that was committed
-            // before.
+            // This waits until the whole log is on disk.
             self.connection.pragma_update(None, "synchronous", "full")?;
         }
         self.haste.is_on.store(is_at_once, Ordering::Relaxed);
@@ -307,8 +284,7 @@ impl Open {
         self.haste.moved_log.store(true, Ordering::Relaxed);
     }
 
-    /// Calls `see` with each setting that is changed from now on, and with `None` at the end of each
-    /// transaction.
+    /// Calls `see` with each setting that is changed, and with `None` at the end of each transaction.
     #[cfg(test)]
     pub(crate) fn watch_settings(&mut self, mut see: impl FnMut(Option<String>) + Send + 'static) {
         let see = move |context: AuthContext<'_>| {
@@ -330,8 +306,7 @@ impl Open {
     }
 }
 
-/// Refuses to open the file while live processes use another log than the one next to it, which was
-/// removed while they used it. They are told to check, and close it.
+/// Refuses to open a file of which live processes use another log. They are told to check.
 fn refuse_another_log(db_path: &DbPath, sessions: &Sessions) -> Result<(), FileError> {
     let other = |logs: Logs| Logs::beside(db_path) != Some(logs);
     let others: Vec<_> = sessions.others().filter(|(_, record)| record.logs.is_some_and(other)).collect();
@@ -345,11 +320,10 @@ fn refuse_another_log(db_path: &DbPath, sessions: &Sessions) -> Result<(), FileE
     })
 }
 
-/// Refuses to open a file without a log while another process has it open: that one writes to a log
-/// that was deleted, and so was its session. SQLite keeps a file locked for as long as it has it open
-/// with a log. A process that is just opening or closing the file is waited for.
-///
-/// It opens and closes the file: do not call it while a connection of this process has it open.
+/// Refuses to open a file without a log while another process has it open: SQLite keeps a file
+/// locked then, and that process writes to a log that was deleted, as was its session. One that is
+/// just opening or closing the file is waited for. This opens and closes the file: only without a
+/// connection of this process.
 fn refuse_users_without_a_log(db_path: &DbPath) -> Result<(), FileError> {
     let failed = |error: io::Error| FileError::io("lock", db_path.path(), &error);
     let file = File::options().read(true).write(true).open(db_path.path()).map_err(failed)?;
@@ -378,10 +352,8 @@ fn refuse_users_without_a_log(db_path: &DbPath) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Waits while another process sets up the index of the log, which takes microseconds unless it is
-/// stopped. SQLite would wait for ten seconds, and not say for whom.
-///
-/// It opens and closes the index: do not call it while a connection of this process has it open.
+/// Waits while another process sets up the index of the log. SQLite would wait for ten seconds, and
+/// not say for whom. This opens and closes the index: only without a connection of this process.
 fn wait_for_the_index(db_path: &DbPath) -> Result<(), FileError> {
     let [_, index] = db_path.log();
     let mut wait = wait_for_others(Arc::default());
@@ -405,14 +377,13 @@ fn run(connection: &Connection, sql: &str) -> Result<(), rusqlite::Error> {
 }
 
 /// Uses a write-ahead log, so that a commit does not wait for the disk. A power cut may lose
-/// commits, but then the leases are void; the file stays intact in any case.
+/// commits, but then the leases are void; the file stays intact.
 /// <https://www.sqlite.org/pragma.html#pragma_synchronous>
 fn write_ahead(connection: &mut Connection, haste: &Arc<PostponedWork>) -> Result<(), FileError> {
     let mut wait = wait_for_others(Arc::default());
     let mut tries = 0;
     loop {
-        // Two connections that both change the mode would wait for each other, so SQLite returns
-        // "busy" here without waiting.
+        // If two connections changed the mode, they would wait for each other, so this returns "busy".
         match connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0)) {
             Ok(mode) if mode == "wal" => break,
             Ok(mode) => {
@@ -448,11 +419,9 @@ fn write_ahead(connection: &mut Connection, haste: &Arc<PostponedWork>) -> Resul
     Ok(())
 }
 
-/// Waits while another process writes: first a few more tries, because a transaction ends sooner
-/// than a thread wakes; then pauses that double from 20 µs to a millisecond, until the limit.
-/// (SQLite's default is to pause for 1 ms first and for up to 100 ms later; locks change hands
-/// faster than that.) If the caller must not wait, only the tries, and none after a tenth of a
-/// millisecond: other threads may use the processor for long at each.
+/// Waits while another process writes: first a few more tries, because a transaction ends sooner than
+/// a thread wakes; then pauses that double from 20 µs to a millisecond, where SQLite would pause for
+/// up to 100 ms. If the caller must not wait, only the tries, and none after a tenth of a millisecond.
 fn wait_for_others(haste: Arc<PostponedWork>) -> impl FnMut(i32) -> bool + Send + 'static {
     const MORE_TRIES: i32 = 20;
     const TRIED_LONG: Duration = Duration::from_micros(100);
@@ -524,8 +493,7 @@ mod tests {
         assert!(!open.has_long_log() && size() > 8_000_000, "{}", size());
     }
 
-    /// Regression: it kept its greatest length until the last process closed the file, and for ever in
-    /// a store that a group shares.
+    /// Regression: it kept its greatest length until the last process closed the file.
     #[test]
     fn a_log_that_grew_while_somebody_read_becomes_short_again() {
         let directory = tempfile::tempdir().unwrap();

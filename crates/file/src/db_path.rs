@@ -1,7 +1,5 @@
-//! The path of the file, and the checks that it is safe.
-//!
-//! A user who can replace the file can take every lock. So the file and its directory must belong
-//! to one user, or to root for a group; everything is checked before SQLite opens anything.
+//! The path of the file, and the checks that it is safe. A user who can replace the file can take
+//! every lock. So the file and its directory must belong to one user, or to root for a group.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -33,7 +31,6 @@ pub(crate) fn beside(file: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The state of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DirectoryState {
     directory: FileId,
@@ -42,8 +39,7 @@ pub(crate) struct DirectoryState {
 }
 
 impl DirectoryState {
-    /// Returns true if no entry of the directory can be added, removed or replaced from now on
-    /// without another state.
+    /// True if from now on no entry of the directory changes without another state.
     pub(crate) fn is_settled(self) -> bool {
         /// Longer than a tick of the kernel's clock, from which it takes the times of changes.
         const TICK: Duration = Duration::from_millis(100);
@@ -79,10 +75,8 @@ impl DbPath {
         format!("file:{}", Escaped(self.file.to_string_lossy().as_bytes()))
     }
 
-    /// Creates what is missing, and refuses what is not safe. Afterwards there is a file, possibly
-    /// an empty one.
-    ///
-    /// It may open and close the file: only call it with an [`Opening`](crate::census::Opening).
+    /// Creates what is missing, and refuses what is not safe. It may open and close the file: only
+    /// call it with an [`Opening`](crate::census::Opening).
     pub(crate) fn prepare(&self) -> Result<(FileId, Users), FileError> {
         let directory = self.directory()?;
         // Before anything is created, so that nothing is left on a refused file system.
@@ -97,8 +91,7 @@ impl DbPath {
         Ok((self.check(users)?, users))
     }
 
-    /// The same without creating or opening anything: the users of the file, if there is one. If there
-    /// is none, the user of this process may create it.
+    /// The same without creating or opening anything: the users of the file, if there is one.
     pub(crate) fn look(&self) -> Result<Option<Users>, FileError> {
         let directory = self.directory()?;
         check_file_system(directory)?;
@@ -137,21 +130,17 @@ impl DbPath {
         Ok(directory)
     }
 
-    /// The state of the directory now.
     pub(crate) fn directory_now(&self) -> Option<DirectoryState> {
         let found = self.file.parent()?.metadata().ok()?;
         Some(DirectoryState { directory: FileId::of(&found), changed: (found.ctime(), found.ctime_nsec()) })
     }
 
-    /// The file that is at the path now.
     pub(crate) fn file_now(&self) -> Option<FileId> {
         self.file.symlink_metadata().ok().map(|found| FileId::of(&found))
     }
 
-    /// Creates the file unless there is one.
-    ///
-    /// In a group's directory only its owner creates anything permanent: a file of another user
-    /// could be replaced by that user.
+    /// Creates the file unless there is one. In a group's directory only its owner creates anything
+    /// permanent: a file of another user could be replaced by that user.
     fn create(&self, users: Users) -> Result<(), FileError> {
         let Users::Group { owner, .. } = users else { return self.create_file(users) };
         let sessions = directory_of_sessions(&self.file);
@@ -219,12 +208,10 @@ impl DbPath {
         } else if mode & wanted != wanted {
             format!("{at} is read-only (mode {mode:04o}): run chmod {wanted:o} on it")
         } else if found.nlink() > 1 {
-            // SQLite names -wal after the path: through two names the file would have two logs, and
-            // be corrupted.
+            // SQLite names -wal after the path, so it would have two, and be corrupted.
             format!("{at} has another name too (a hard link): remove one of the names")
         } else if file_system::is_mounted(&self.file)? {
-            // As above: the log would be in another directory than that of the processes that use
-            // the file where it is.
+            // As above: its log would be in another directory.
             format!(
                 "{at} is mounted by itself, without its directory: mount the whole directory, or give it a store of its own"
             )
@@ -235,8 +222,7 @@ impl DbPath {
         Err(FileError::lasting(refused))
     }
 
-    /// Without sessions, a killed holder's lock would last until the end of its lease, and waiters would
-    /// poll. In a directory that others can write, they could make a session appear dead.
+    /// Without sessions, a killed holder's lock would last, and waiters would poll.
     fn check_sessions(&self, users: Users) -> Result<(), FileError> {
         let (sessions, wanted) = (directory_of_sessions(&self.file), users.session_directory_mode());
         let at = sessions.display();
@@ -279,7 +265,6 @@ pub fn make_group_store(directory: &Path, group: u32) -> Result<PathBuf, Fault> 
     }
 }
 
-/// The directory of a file's sessions.
 pub(crate) fn directory_of_sessions(file: &Path) -> PathBuf {
     beside(file, "-peers")
 }
@@ -296,8 +281,7 @@ pub(crate) fn make_directory_of_sessions(directory: &Path, users: Users) -> io::
         Err(error) => return Err(error),
     };
     if created {
-        // The umask may have removed bits, also those for opening it. Nobody can have replaced it: only
-        // its owner can write to the directory that it is in, or that one is sticky.
+        // The umask may have removed bits. Only its owner can have replaced it in the meantime.
         std::fs::set_permissions(directory, Permissions::from_mode(users.session_directory_mode()))?;
     }
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;

@@ -17,7 +17,6 @@ use crate::users::Users;
 /// SQLite writes some pages at a time, and a log next to the file.
 const LEAST_FREE: u64 = 16 << 20;
 
-/// The findings about the file at a path.
 pub(crate) fn diagnose(path: &Path, name: &Arc<str>) -> Diagnosis {
     let mut brought = Diagnosis::default();
     let findings = &mut brought.findings;

@@ -17,8 +17,7 @@ pub(crate) struct FileError {
     kind: FaultKind,
     cause: FaultCause,
     reason: String,
-    /// True if the connection must not be used any more; false if SQLite itself works and only could
-    /// not continue.
+    /// True if the connection must not be used any more: SQLite itself failed.
     pub(crate) reopen: bool,
     /// True if SQLite could not write or create a file, and does not say why.
     unwritten: bool,
@@ -34,8 +33,7 @@ impl FileError {
         Self { kind: FaultKind::Passing, ..Self::lasting(reason) }
     }
 
-    /// The same, if another process keeps the file from serving and the reason says what to do about
-    /// it.
+    /// The same, if another process keeps the file from serving and the reason says what to do.
     pub(crate) fn not_serving(reason: impl fmt::Display) -> Self {
         Self { cause: FaultCause::NotServing, ..Self::passing(reason) }
     }

@@ -12,21 +12,19 @@ use tokio::task;
 
 pub(crate) use kernel::sleeps;
 
-/// The longest that a transaction on the caller's thread should take: some fifty times its normal
-/// duration.
+/// A slow transaction on a caller's thread: some fifty times its normal duration.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// After a slow transaction, none runs on a caller's thread for this many times its duration. So a
+/// After a slow transaction, none runs on a caller's thread for this many times its duration: a
 /// disk that stalls takes at most a hundredth of the time of a program's other tasks.
 const SPARED: u32 = 100;
 
-/// After a slow transaction, the sleeps of callers in transactions are counted for this many times
-/// its duration: a thread that did not sleep has only waited for a processor. Without a slow one
-/// before, they are not counted, because that would make every transaction slower.
+/// After a slow transaction, the sleeps of callers are counted for this many times its duration: a
+/// thread that did not sleep has only waited for a processor. Not always, because counting makes
+/// transactions slower.
 const WATCHED: u32 = 10 * SPARED;
 
-/// Two callers that ask within this time would wait for each other on their own threads. It is
-/// twice the duration of a transaction, and less than the cost of moving it to another thread.
+/// Two callers that ask within this time, of two transactions, would wait for each other.
 const SIDE_BY_SIDE: Duration = Duration::from_micros(50);
 
 /// The caller: a task of tokio's, or a thread of another runtime.
@@ -37,7 +35,6 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
-    /// The current one.
     pub(crate) fn current() -> Self {
         task::try_id().map_or_else(|| Self::Thread(thread::current().id()), Self::Task)
     }
@@ -57,8 +54,7 @@ impl InlineGate {
         Self { asked: None, spared_until: now, watched_until: now }
     }
 
-    /// Returns true if a caller may serve its own request now: nobody else asks at the same time,
-    /// and the last requests were fast.
+    /// True if a caller may serve its request now: it is alone, and the last were fast.
     pub(crate) fn admit(&mut self, caller: Caller, now: Instant) -> bool {
         let asked_before = self.asked.replace((caller, now));
         let is_alone = asked_before.is_none_or(|(other, at)| other == caller || now - at > SIDE_BY_SIDE);
@@ -70,7 +66,7 @@ impl InlineGate {
         now < self.watched_until
     }
 
-    /// Notes that an admitted caller has served its request, or found that it would have to wait;
+    /// Notes that an admitted caller has served its request, or found that it would have to wait,
     /// and whether its thread has slept meanwhile, if that was counted.
     pub(crate) fn ended(&mut self, admitted: Instant, now: Instant, has_slept: impl FnOnce() -> bool) {
         self.asked = self.asked.map(|(caller, _)| (caller, now));

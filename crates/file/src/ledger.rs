@@ -47,7 +47,6 @@ pub struct Ledger {
 #[derive(Debug)]
 pub(crate) struct WaitedKey {
     pub(crate) key: Key,
-    /// Its holders.
     pub(crate) holders: Vec<Holder>,
     /// True if the first waiter could hold it, so it should be handed over.
     pub(crate) is_idle: bool,
@@ -116,8 +115,8 @@ impl Ledger {
         Ok(served.remove(0).0)
     }
 
-    /// Serves several requests in one transaction, all or none; returns the time of each, too. `None`
-    /// if it would have to wait and must not.
+    /// Serves several requests in one transaction, all or none, each with its time. `None` if it
+    /// would have to wait and must not.
     pub(crate) fn serve_within(
         &mut self,
         requests: &[Request],
@@ -133,9 +132,8 @@ impl Ledger {
         })
     }
 
-    /// Starts this store's session, and voids the remaining leases of dead sessions. If the file
-    /// system does not support sessions, leases end only by their TTL; if there is merely no room for
-    /// one, nothing is granted.
+    /// Starts this store's session, and voids the remaining leases of dead ones. Without support
+    /// for sessions, leases end only by their TTL; without room for one, nothing is granted.
     pub(crate) fn enter(&mut self) -> Result<(), Fault> {
         if self.sessions.own().is_some() {
             return Ok(());
@@ -148,9 +146,8 @@ impl Ledger {
         self.end_the_dead()
     }
 
-    /// Voids the leases of dead sessions, and removes their files. To find the rows takes long if there
-    /// are many, but blocks nobody. No other key gets a row of a dead session meanwhile: a lock is
-    /// handed over to a waiter for the same key.
+    /// Voids the leases of dead sessions, and removes their files. To find the rows may take long,
+    /// but blocks nobody, and meanwhile no other key gets a row of a dead session.
     fn end_the_dead(&mut self) -> Result<(), Fault> {
         /// As many as take some milliseconds.
         const KEYS: usize = 1000;
@@ -231,8 +228,7 @@ impl Ledger {
         self.sessions.uses_no_log();
     }
 
-    /// Opens the file that is at the path now. If the session's directory was removed or replaced, the
-    /// session goes on in a new one, under another name.
+    /// Opens the file that is at the path now. A session without its directory moves there.
     fn open_anew(&self) -> Result<Open, FileError> {
         self.clock.check()?;
         let boot = self.boot.clone().map_or_else(BootId::current, Ok)?;
@@ -279,8 +275,7 @@ impl Ledger {
         patience: Patience,
         work: impl FnOnce(&Connection, &Inputs<'_>) -> Result<T, FileError>,
     ) -> Result<Option<T>, FileError> {
-        // Somebody may have moved the file or removed its log, and others may use another one there
-        // by now.
+        // Somebody may have moved the file or removed its log, and others may use another one there.
         let is_current =
             self.open.as_mut().is_some_and(|open| open.is_current(&self.db_path, &self.sessions));
         if !is_current {
@@ -308,7 +303,6 @@ impl Drop for Ledger {
     }
 }
 
-/// The kind of transaction that these requests need.
 fn begin_for(requests: &[Request]) -> Begin {
     if requests.iter().any(|request| matches!(request, Request::Mark { .. })) {
         return Begin::Durably;
@@ -325,25 +319,21 @@ struct Inputs<'a> {
 }
 
 impl Inputs<'_> {
-    /// The clocks now.
     fn context(&self) -> ApplyContext<'static> {
         let since_epoch = u64::try_from(self.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
         ApplyContext::new(self.clock.now(), Fence::new(since_epoch).unwrap_or(Fence::MAX))
     }
 }
 
-/// Loads, applies, saves. The clock is read after the transaction has begun: so the writes of other
-/// processes for which this one waited are in the past.
-///
-/// Only the head of a queue is loaded; if many of its waiters have gone, the request is applied
-/// again to a greater part.
+/// Loads, applies, saves. The clock is read after the transaction has begun, so that writes for
+/// which it waited are in the past. Only the head of a queue is loaded; if many of its waiters have
+/// gone, a greater part.
 fn serve(
     connection: &Connection,
     inputs: &Inputs<'_>,
     request: &Request,
 ) -> Result<(Served, Stamp), FileError> {
-    /// The waiter that leaves, the next one, those among which one of another process is searched
-    /// for, and one for the requester.
+    /// The leaving waiter, the next, those searched for another process, the requester.
     const FEW: usize = WaitQueue::LOOKED_AHEAD + 3;
     let (keys, requester) = (request.keys(), requester(request, inputs.sessions));
     let context = inputs.context().with_subscribers(inputs.subscribers);
@@ -374,8 +364,7 @@ fn serve(
             table::broken::save(connection, &after, Stamp::from_micros(context.floor.get()))?;
         }
         for push in served.pushes.iter_mut().filter(|push| push.event == PushEvent::Broken) {
-            // The holder does not wait; its channel is that of the session on which its lease
-            // depends.
+            // The holder does not wait; its channel is that of the session of its lease.
             push.to = before.session_of(&push.key, push.holder).map(Session::channel);
         }
         return Ok((served, now));
@@ -389,7 +378,6 @@ fn void_the_dead(written: StoredRecords, inputs: &Inputs<'_>, now: Stamp) -> Sto
     written.without(|session| own != Some(session) && inputs.sessions.is_dead(session), now)
 }
 
-/// The requester, if the request has one.
 fn requester<'a>(request: &'a Request, sessions: &Sessions) -> Option<Requester<'a>> {
     // A transferred lease depends on no process until its next holder renews it.
     let is_of_holder = !matches!(request, Request::Transfer { .. } | Request::Mark { .. });
@@ -514,9 +502,8 @@ mod tests {
         assert!(one > 200 && many < 3 * one, "{one} instructions, {many} for many sessions");
     }
 
-    /// Regression: the rows of killed processes were searched for in the transaction that changed them, so
-    /// each start after a kill kept the whole file: for more than half a second if it had 1.5 million
-    /// keys.
+    /// Regression: the rows of killed processes were searched for in the transaction that changed
+    /// them, so each start after a kill kept the whole file.
     #[test]
     fn a_start_after_a_kill_searches_for_rows_while_others_write() {
         let directory = tempfile::tempdir().unwrap();

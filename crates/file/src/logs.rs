@@ -1,8 +1,7 @@
 //! The log that a connection writes to, so that nobody writes to one that others do not read.
 //!
-//! SQLite opens `-wal` and `-shm` by name and keeps them open. If somebody deletes or replaces them
-//! meanwhile, the current and the later users would have two logs of one file, and each would grant
-//! what the other has granted.
+//! If somebody deletes or replaces `-wal` and `-shm`, which SQLite keeps open, the current and the
+//! later users would have two logs of one file, and each would grant what the other has granted.
 
 #[cfg_attr(target_os = "linux", path = "logs/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "logs/bsd.rs")]
@@ -14,7 +13,6 @@ use std::io;
 use crate::census::FileId;
 use crate::db_path::DbPath;
 
-/// The files of one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Logs {
     wal: FileId,
@@ -29,8 +27,7 @@ impl Logs {
         Some(Self { wal: wal?, shm: shm? })
     }
 
-    /// The log that this process has open for the file at a path, if it is the one next to the
-    /// file.
+    /// The log that this process has open for the file at a path, if it is the one next to the file.
     pub(crate) fn open_at(db_path: &DbPath) -> io::Result<Option<Self>> {
         let Some(logs) = Self::beside(db_path) else { return Ok(None) };
         Ok(kernel::are_open(&[logs.wal, logs.shm], db_path)?.then_some(logs))

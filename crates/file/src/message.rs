@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use leasehold_core::{Fence, Holder, Key, PushEvent, Stamp, Ttl};
 
-/// The first byte of every message. Programs that know another form ignore these messages, and find
-/// out by polling.
+/// The first byte of every message. Programs that know another form ignore these, and poll.
 const FORM: u8 = 2;
 
-/// The most bytes of a message: the largest datagram that every system sends. Pushes travel
-/// together because Linux keeps only some ten datagrams that were not received yet, and drops
-/// others.
+/// The most bytes of a message, as every system sends them. Pushes travel together because Linux
+/// keeps only some ten datagrams that were not received yet.
 pub(crate) const LONGEST: usize = 2048;
 
 /// The bytes before the key: the form, the time and the length of the key.
@@ -44,7 +42,6 @@ pub(crate) fn write(key: &Key, at: Stamp, pushes: &[(Holder, PushEvent)]) -> imp
     })
 }
 
-/// A message that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) key: Key,

@@ -26,15 +26,14 @@ pub(crate) struct Notifier {
     pub(crate) notice_bus: NoticeBus,
     clock: MachineClock,
     /// The attempts that may have something in the file. Locked while a request is served and its
-    /// answer noted, so that messages from other processes about it are not handled before.
+    /// answer noted, so that no message about it is handled before.
     holding: Mutex<HashSet<Holder>>,
     /// The socket of a session, on which a thread listens.
     socket: Mutex<Option<(Session, Arc<UnixDatagram>)>>,
     closed: AtomicBool,
 }
 
-/// Carries what messages of other processes cause to the worker, which does it after everything
-/// that it was sent before.
+/// Takes what messages of other processes cause to the worker, behind all sent before.
 pub(crate) trait Errands: Clone + Send + 'static {
     /// Opens the file again if it is no longer at its path with its log.
     fn open_file(&self);
@@ -67,9 +66,7 @@ impl Notifier {
         self.clock.runtime().now()
     }
 
-    /// The channel of this process; `None` if no socket can be created.
-    ///
-    /// A thread listens on it until the store closes.
+    /// The channel of this process, on which a thread listens; `None` if no socket can be created.
     pub(crate) fn channel(self: &Arc<Self>, errands: &impl Errands) -> Option<Channel> {
         let session = self.sessions.own()?;
         let listens = locked(&self.socket).as_ref().is_some_and(|(of, _)| *of == session);
@@ -125,8 +122,8 @@ impl Notifier {
         }
     }
 
-    /// Handles a message from another process, and [passes it on](Self::pass_on). It unlocks before
-    /// it wakes the waiter: otherwise the waiter's next request would wait for this thread.
+    /// Handles a message from another process, and [passes it on](Self::pass_on): unlocked, because
+    /// the woken waiter's next request would wait for this thread.
     fn receive(&self, holder: Holder, event: PushEvent, at: Stamp) -> bool {
         let mut holding = self.serving();
         if matches!(event, PushEvent::Granted { .. }) {
@@ -140,8 +137,7 @@ impl Notifier {
         wanted
     }
 
-    /// Notifies a waiter of this process. `false` if a lease was granted to an attempt that is no
-    /// longer here.
+    /// Notifies a waiter of this process. `false` if a lease was granted to an attempt that is gone.
     fn pass_on(&self, holder: Holder, event: PushEvent, at: Stamp) -> bool {
         if event == PushEvent::Broken {
             self.notice_bus.say(&Notice::Broken { holder });
@@ -175,8 +171,7 @@ impl Notifier {
         }
     }
 
-    /// Sends the pushes of a request. Returns the attempts of this process that were granted a
-    /// lease but are no longer here.
+    /// Sends the pushes of a request. Returns attempts of ours that were granted and are gone.
     pub(crate) fn tell(
         &self,
         serving: &mut ServingGuard<'_>,
@@ -210,15 +205,13 @@ impl Notifier {
         unwanted
     }
 
-    /// Ends this store's session at once if nothing depends on it. A later request starts another
-    /// one, under another name.
+    /// Ends this store's session at once if nothing depends on it. A later request starts another one.
     pub(crate) fn go_if_nothing_is_held(&self) {
         if self.holding.try_lock().is_ok_and(|holding| holding.is_empty()) {
             self.sessions.leave(false);
         }
     }
 
-    /// Stops listening.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         if let Some((_, socket)) = &*locked(&self.socket) {

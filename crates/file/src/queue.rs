@@ -17,8 +17,7 @@ use crate::inline_gate::{Caller, sleeps};
 use crate::notifier::Errands;
 use crate::worker::StoreWorker;
 
-/// The most callers in one transaction, which blocks writes of other processes for as long as it
-/// takes.
+/// The most callers in one transaction, which blocks writes of other processes meanwhile.
 const TOGETHER: usize = 64;
 
 /// Work for the thread.
@@ -34,8 +33,7 @@ struct Asked {
     answers: oneshot::Sender<Result<Vec<Answer>, Fault>>,
 }
 
-/// The sender of requests. The thread ends once all clones of this are dropped; everything that was
-/// sent before is still done.
+/// The sender of requests. The thread ends once all clones are dropped and all is done.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     shared: Arc<Shared>,
@@ -50,7 +48,6 @@ struct Shared {
 }
 
 impl Queue {
-    /// Starts the thread.
     pub(crate) fn start(worker: StoreWorker) -> io::Result<Self> {
         let (work, sent) = mpsc::channel();
         let shared = Arc::new(Shared { worker: Mutex::new(worker), sent: AtomicUsize::new(0) });
@@ -59,8 +56,7 @@ impl Queue {
         Ok(Self { shared, work })
     }
 
-    /// Serves requests on the thread, after everything that was sent before. There is no answer if
-    /// that panicked.
+    /// Serves requests on the thread, behind all sent before. No answer if that panicked.
     pub(crate) fn serve(&self, requests: Vec<Request>) -> oneshot::Receiver<Result<Vec<Answer>, Fault>> {
         let (answers, answer) = oneshot::channel();
         self.send_work(Work::Serve(Asked { requests, queue: self.clone(), answers }));
@@ -68,7 +64,7 @@ impl Queue {
     }
 
     /// Runs some work on the thread, after everything that was sent before, and then passes its
-    /// result on, if it did not panic. When the caller gets the result, the worker is free.
+    /// result on, if it did not panic. The worker is free by then.
     pub(crate) fn send<T>(
         &self,
         work: impl FnOnce(&mut StoreWorker) -> T + Send + 'static,
@@ -91,8 +87,7 @@ impl Queue {
     }
 
     /// Runs some work of a caller directly. `None` if something is before it, or it would have to
-    /// wait: for another thread or process, for a file that is not open, for a disk that was slow;
-    /// also if callers ask concurrently. `Some(None)` if it panicked.
+    /// wait for anything; also if callers ask concurrently. `Some(None)` if it panicked.
     pub(crate) fn at_once<T>(
         &self,
         caller: Caller,
@@ -130,8 +125,7 @@ impl Errands for Queue {
 
 impl Shared {
     fn work_off(&self, sent: &Receiver<Work>) {
-        // Otherwise Linux makes the pauses of some microseconds while another process writes 50 µs
-        // longer each.
+        // Otherwise Linux makes pauses of some microseconds 50 µs longer.
         #[cfg(target_os = "linux")]
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
         let mut next = None;
@@ -161,8 +155,8 @@ impl Shared {
         locked(&self.worker).close();
     }
 
-    /// Serves the request in `together`, together with all others that have been sent by now, and
-    /// empties `together`. Returns work of another kind that was found among them.
+    /// Serves the request in `together`, which it empties, with all others that have been sent by
+    /// now. Returns work of another kind that was found among them.
     fn serve_waiting(&self, together: &mut Vec<Asked>, sent: &Receiver<Work>) -> Option<Work> {
         let mut next = None;
         while together.len() < TOGETHER && next.is_none() {
@@ -183,8 +177,7 @@ impl Shared {
         next
     }
 
-    /// Serves several callers in one transaction; if that fails permanently, each of them alone, so
-    /// that one caller's fault does not affect the others.
+    /// Serves several callers in one transaction; if that fails permanently, each of them alone.
     fn serve_together(&self, callers: &mut [Asked]) -> Vec<Option<Result<Vec<Answer>, Fault>>> {
         let mut worker = locked(&self.worker);
         let mut serve = |requests: &mut [Request], queue: &Queue| {
@@ -208,8 +201,7 @@ impl Shared {
     }
 }
 
-/// After a panic the caller gets no answer. The file is opened again, which rolls back what was
-/// done.
+/// After a panic there is no answer, and the file is opened again, which rolls back.
 fn guarded<T>(worker: &mut StoreWorker, work: impl FnOnce(&mut StoreWorker) -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(|| work(worker))) {
         Ok(done) => Some(done),

@@ -61,10 +61,9 @@ const TABLES: &str = "
     CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 ";
 
-/// Reads the head of a file directly, because SQLite may write to a file that it merely opens: it
-/// rolls back unfinished writes. A file that is not Leasehold's must stay unchanged.
-///
-/// It opens and closes the file: do not call it while a connection of this process has it open.
+/// Reads the head of a file directly: one that is not Leasehold's must stay unchanged, and SQLite
+/// may write to a file that it merely opens. This opens and closes the file: only without a
+/// connection of this process.
 pub(crate) fn look(path: &Path) -> Result<(), FileError> {
     let mut head = Vec::with_capacity(100);
     File::open(path)
@@ -86,9 +85,8 @@ pub(crate) fn look(path: &Path) -> Result<(), FileError> {
 }
 
 /// Within a transaction: creates the tables in an empty file, refuses a file that is not ours, and
-/// voids the leases of another boot. Returns false if it must be called again, in another transaction:
-/// only so many rows are changed in one, because other processes wait meanwhile, and a process that
-/// ends in between leaves the rest to the next one.
+/// voids the leases of another boot. Returns false if it must be called again, in another
+/// transaction: others wait meanwhile, so only so many rows are changed in one.
 pub(crate) fn settle(
     connection: &Connection,
     boot: &BootId,
@@ -110,8 +108,7 @@ pub(crate) fn settle(
     if written.is_some() {
         refuse_another_boot(boot, sessions)?;
     }
-    // The old clock is gone, so the remaining time of a fence is unknown; a new term is never too
-    // short.
+    // The old clock is gone. A new term of a fence is never too short.
     let fences_end = now + LastFence::kept_for(Ttl::MIN);
     let fences_end = micros(fences_end);
     connection.execute_batch("DELETE FROM waiter; DELETE FROM struck; DELETE FROM share")?;
@@ -141,7 +138,6 @@ pub(crate) fn settle(
 }
 
 /// The rows to void in this transaction: those behind the first key, up to the second if there is one.
-/// Those before were voided in the same boot.
 fn rows_to_void(connection: &Connection, boot: &BootId) -> Result<(Vec<u8>, Option<Vec<u8>>), FileError> {
     /// As many as take some tens of milliseconds.
     const ROWS: i64 = 20_000;
@@ -165,8 +161,8 @@ fn rows_to_void(connection: &Connection, boot: &BootId) -> Result<(Vec<u8>, Opti
 }
 
 /// Refuses to void leases while a live process uses the file under another boot id: the kernel that
-/// holds its session's lock is this one, and was not rebooted in between. LXC and systemd-nspawn
-/// give each container its own boot id.
+/// holds its session's lock was not rebooted. LXC and systemd-nspawn give each container its own
+/// boot id.
 fn refuse_another_boot(boot: &BootId, sessions: &Sessions) -> Result<(), FileError> {
     let other = sessions.others().find_map(|(_, record)| {
         let theirs = record.boot.filter(|theirs| theirs != boot)?;
@@ -181,8 +177,7 @@ fn refuse_another_boot(boot: &BootId, sessions: &Sessions) -> Result<(), FileErr
     })
 }
 
-/// When leases may last have been forgotten: the file was created, or leases of another boot were
-/// voided.
+/// When leases may last have been forgotten: by a new file, or after a reboot.
 pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, FileError> {
     let voided: Option<i64> = connection
         .prepare_cached("SELECT value FROM meta WHERE name = 'voided'")?
@@ -225,7 +220,7 @@ mod tests {
     use super::*;
 
     /// Regression: all rows were changed in one transaction. With a million of them it took longer
-    /// than a command waits for an answer, and each command that ended left all of them to the next.
+    /// than a command waits, and each command left all of them to the next.
     #[test]
     fn each_transaction_after_a_reboot_voids_some_rows_and_the_next_goes_on_behind_them() {
         let directory = tempfile::tempdir().unwrap();

@@ -20,12 +20,10 @@ pub(super) struct Bench {
     pub(super) over: Arc<AtomicBool>,
 }
 
-/// A connection that was idle for this long behaves like one of a program that takes a lock
-/// occasionally.
+/// A connection that was idle for this long behaves like one of a program that seldom takes a lock.
 const REST: Duration = Duration::from_millis(2);
 
-/// How long a lock is held at a hand-off, so that the next waiter is in the queue by then; two
-/// round trips where those take longer.
+/// How long a lock is held at a hand-off, at least, so that the next waiter is in the queue by then.
 const HOLD: Duration = Duration::from_millis(1);
 
 /// The time for one quantity in a round: some hundred pairs on a near server.

@@ -29,8 +29,7 @@ const TASKS: usize = 16;
 /// With more tasks, the result would measure the single thread that measures.
 const MOST_TASKS: usize = 1000;
 
-/// Short enough that leftovers of a killed benchmark expire soon, and long compared with every
-/// measured step.
+/// Leftovers of a killed benchmark expire soon, and every measured step is far shorter.
 const TTL: Duration = Duration::from_secs(10);
 
 /// A store that is silent for longer cannot be measured.

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 /// The directory with the numbers of our descriptors.
 pub(super) const DESCRIPTORS: &str = "/dev/fd";
 
-/// How long a call keeps the pipe open after we have closed it.
+/// A call keeps the pipe open for this long after we have closed it.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Nobody can read our stdout any more: errors and hang-ups are always reported.

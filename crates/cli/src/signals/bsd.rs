@@ -33,9 +33,7 @@ impl Queue {
         continued
     }
 
-    /// The next event.
-    ///
-    /// Cancel safe.
+    /// The next event. Cancel safe.
     pub(super) async fn next(&mut self) -> Event {
         let from = Sender::Process(None::<Pid>);
         loop {

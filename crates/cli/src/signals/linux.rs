@@ -52,9 +52,7 @@ impl Queue {
         continued
     }
 
-    /// The next event.
-    ///
-    /// Cancel safe.
+    /// The next event. Cancel safe.
     pub(super) async fn next(&mut self) -> Event {
         loop {
             // This fails only when the runtime shuts down, and then we end too.
@@ -67,8 +65,7 @@ impl Queue {
             let from = if come.ssi_code == SI_KERNEL { Sender::Terminal } else { Sender::Process(process()) };
             let is = |signal: &Signal| signal.as_raw().unsigned_abs() == come.ssi_signo;
             if is(&Signal::CHILD) {
-                // The first process of a container inherits all orphans. The ends of our own
-                // children are reported differently.
+                // The first process of a container inherits all orphans.
                 while matches!(wait(WaitOptions::NOHANG), Ok(Some(_)) | Err(SystemError::INTR)) {}
             } else if is(&Signal::CONT) {
                 return Event::Continued;
@@ -81,12 +78,10 @@ impl Queue {
     }
 }
 
-/// Stops us as this signal would, until somebody continues us. Returns at once if the kernel
-/// refuses to stop a process that nobody could continue.
+/// Stops us as this signal would, until somebody continues us, if anybody could.
 pub(crate) fn stop(signal: Signal) {
     let Some(signal) = named(signal) else { return };
-    // Sent to this thread, which goes no further: another thread might take a signal to the process
-    // only a moment later.
+    // To this thread: another one might take a signal to the process a moment later.
     let _ = raise(signal);
     // If it is blocked, it is pending, and is delivered now.
     let all: SigSet = [signal].into_iter().collect();
@@ -100,8 +95,7 @@ pub(super) fn is_ignored(signal: Signal) -> bool {
     bits("SigIgn") & bit(signal) != 0
 }
 
-/// The signals in a line of proc(5) `status`, one bit each, the first for signal 1. Zero if /proc
-/// is missing.
+/// The signals in a line of proc(5) `status`, the lowest bit for signal 1; zero without /proc.
 pub(crate) fn bits(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let bits = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));

@@ -15,8 +15,8 @@ pub(super) fn duplicate(number: i32) -> io::Result<OwnedFd> {
     match copied {
         Ok(copy) => Ok(copy),
         Err(error @ rustix::io::Errno::BADF) => Err(error.into()),
-        // A container's filter refused it, or the kernel does not know it. This opens the same file
-        // or pipe again, so lines must be appended to its end.
+        // A container's filter refused it, or the kernel does not know it. This opens the same
+        // again, so lines must be appended to its end.
         Err(_) => {
             let append = OFlags::APPEND.bits().cast_signed();
             let path = format!("/proc/self/fd/{number}");

@@ -30,8 +30,7 @@ pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     Ok((received(one), received(other)))
 }
 
-/// The two ends of a number that one side adds to and the other takes: a pipe, whose records the
-/// reader adds up.
+/// The two ends of a number that one side adds to and the other takes: a pipe with its summands.
 pub(crate) fn counter() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let (theirs, ours) =
         std::io::pipe().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
@@ -63,8 +62,7 @@ pub(super) fn ourselves() -> PathBuf {
 /// These kernels do not tell a process that its parent has died; the end of the connection does.
 pub(super) fn when_parent_dies(_: Signal) {}
 
-/// The signals with which the command starts blocked: none, because the kernel does not report
-/// them.
+/// The signals with which the command starts blocked: none, because this kernel does not report them.
 pub(super) fn mask(_: u64) -> SigSet {
     SigSet::empty()
 }
@@ -85,7 +83,6 @@ impl Wakes {
         Some(Self(wakes))
     }
 
-    /// Discards pending notifications.
     pub(super) fn clear(&self) {
         let mut bytes = [0; 64];
         loop {

@@ -15,7 +15,6 @@ pub(super) use self::kernel::count;
 pub(crate) use self::kernel::{adopt_orphans, is_below_us};
 use crate::say;
 
-/// Sends a signal to all processes below us.
 pub(super) fn signal(command: Pid, signal: Signal) {
     kernel::signal(command, signal, &Earlier::default());
 }
@@ -29,14 +28,12 @@ pub(crate) struct KillRounds {
 }
 
 impl KillRounds {
-    /// Spares what is below us already, and what that starts: the program that became us may have
-    /// started it.
+    /// Spares what is below us already, which the program that became us may have started.
     pub(crate) fn of_what_comes() -> Self {
         Self { earlier: Earlier::of_now(), ..Self::default() }
     }
 
-    /// Kills all current processes, and returns how long to wait for their end. Reports each one
-    /// that it cannot kill once.
+    /// Kills all current processes, and reports each that it cannot. Returns how long to wait.
     pub(crate) fn round(&mut self, command: Pid) -> Duration {
         for id in kernel::signal(command, Signal::KILL, &self.earlier) {
             if self.spared.insert(id.as_raw_pid()) {
@@ -48,15 +45,12 @@ impl KillRounds {
             }
         }
         self.rounds += 1;
-        // A killed process is gone in about a millisecond, except for one that waits for a broken
-        // disk, which is not worth a busy loop.
+        // A killed process is gone in about a millisecond, unless it waits for a broken disk.
         Duration::from_millis(u64::from(self.rounds.clamp(1, 50)))
     }
 
-    /// Kills all processes below us, until none is left: the supervisor was killed, so its
-    /// descendants are our children now.
-    ///
-    /// Cancel safe: the next call continues.
+    /// Kills all processes below us, until none is left: those of a killed supervisor are our children
+    /// now. Cancel safe: the next call continues.
     pub(crate) async fn until_none_is_left(&mut self, supervisor: Pid) {
         while kernel::are_left_after_reaping(&self.earlier) {
             tokio::time::sleep(self.round(supervisor)).await;
@@ -64,8 +58,7 @@ impl KillRounds {
     }
 }
 
-/// Reaps all children that have ended, and reports those that were stopped or continued. Returns
-/// true if none is left, ended or not.
+/// Reaps all children that have ended, and reports stops and continuations. True if none is left.
 pub(super) fn reap(command: Pid, mut changed: impl FnMut(Pid, WaitStatus)) -> bool {
     let all = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
     reap_with(all, &mut changed) && !kernel::is_left(command)

@@ -9,8 +9,7 @@ pub(super) struct Ending {
     end: u64,
     /// The time from asking to killing.
     grace: u64,
-    /// Set once the command has to end. After that it can only become earlier: an order to end is
-    /// not taken back.
+    /// Set once the command has to end. That is not taken back, and can only become earlier.
     kill_at: Option<u64>,
     to_ask: bool,
     doomed: bool,

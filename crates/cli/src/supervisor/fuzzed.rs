@@ -32,8 +32,8 @@ fn a_record_reads_back_to_the_same_bytes_or_is_refused() {
     });
 }
 
-/// Whatever orders the supervisor gets, in any sequence and at any time, it kills at the end of the
-/// lease that it knows. Once it has begun to end the command, no order makes that later.
+/// Whatever orders come, in any sequence and at any time, the supervisor kills at the end of the
+/// lease that it knows, and once it has begun to end the command, no order makes that later.
 #[test]
 fn a_command_never_outlives_the_end_of_the_lease_that_was_known_when_ending_it_began() {
     let time = || prop_oneof![6 => 0..2_000_u64, 1 => any::<u64>()];

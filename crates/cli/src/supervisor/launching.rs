@@ -1,8 +1,7 @@
-//! The launcher: a process between the supervisor and the command, which becomes the command.
-//!
-//! Before that, it asks the kernel to kill it when the supervisor dies. So the command ends even if
-//! we and the supervisor are killed at once. The kernel drops this request if the program is
-//! setuid, setgid or has capabilities (`sudo`), and children of the command do not inherit it.
+//! The launcher: a process between the supervisor and the command, which has the kernel kill it
+//! when the supervisor dies, and becomes the command. So the command ends even if we and the
+//! supervisor are killed at once. The kernel drops this request if the program is setuid, setgid or
+//! has capabilities (`sudo`), and children of the command do not inherit it.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -32,11 +31,9 @@ pub(super) fn launch(mut words: impl Iterator<Item = OsString>) {
     }
 }
 
-/// Replaces the connection on stdin by the command's stdin, and returns the connection: the kernel
-/// closes it when we become the command.
+/// Replaces the connection on stdin by the command's stdin, and returns it: exec closes it.
 fn begin_as_the_command_does() -> rustix::io::Result<OwnedFd> {
-    // The standard library makes us ignore SIGPIPE, and the command would inherit that; a signal
-    // with a handler is reset by exec.
+    // The standard library makes us ignore SIGPIPE; exec would keep that, but no handler.
     let _ = signal_hook::flag::register(Signal::PIPE.as_raw(), Arc::new(AtomicBool::new(false)));
     let link = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
     let stdin = link::receive_stdin(&link).ok_or(rustix::io::Errno::PIPE)?;

@@ -1,7 +1,6 @@
-//! The end of the lease, which only becomes later: we tell the supervisor by how much.
-//!
-//! This is not an order, because orders queue up while somebody keeps the supervisor stopped. When
-//! it continues, it must know the newest end, however long that took.
+//! The end of the lease, which only becomes later: we tell the supervisor by how much. This is not
+//! an order, because orders queue up while the supervisor is stopped, and then it must know the
+//! newest end.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -9,8 +8,7 @@ use super::kernel::take;
 
 #[derive(Debug)]
 pub(crate) struct LeaseEnd {
-    /// The nanosecond of the lease clock by which the command must be gone, as far as the supervisor
-    /// can know.
+    /// When the command must be gone, in nanoseconds, as far as the supervisor knows.
     end: u64,
     /// By how much it became later since the supervisor read it.
     more: OwnedFd,

@@ -31,8 +31,7 @@ pub(super) struct InheritedFds {
 /// The most descriptors that the kernel takes with one message (`SCM_MAX_FD`).
 const MOST_LENT: usize = 253;
 
-/// Sends the first order, with our stdin, the supervisor's end of a counter, and the descriptors
-/// whose closing ends our leases.
+/// Sends the first order, with our stdin, the supervisor's end of a counter, and the lifelines.
 pub(crate) fn begin(
     link: impl AsFd,
     order: Order,
@@ -68,8 +67,7 @@ pub(super) fn send_error(link: impl AsFd, error: i32) {
     let _ = send(link, &error.to_le_bytes(), SENDS | SendFlags::DONTWAIT);
 }
 
-/// Receives the message of [`send_error`]; `None` if the launcher became the command, or died
-/// first.
+/// Receives the message of [`send_error`]; `None` if the launcher became the command, or died first.
 pub(super) fn receive_error(link: impl AsFd) -> Option<i32> {
     let number = |bytes: &[u8]| bytes.try_into().ok().map(i32::from_le_bytes);
     receive::<{ size_of::<i32>() + BEYOND_RECORD }, _>(link, number).ok().flatten()
@@ -120,21 +118,19 @@ pub(super) fn receive_order(link: impl AsFd) -> io::Result<Option<Order>> {
     receive::<{ Order::LENGTH + BEYOND_RECORD }, _>(link, Order::parse)
 }
 
-/// Receives the supervisor's next report.
 pub(crate) fn receive_news(link: impl AsFd) -> io::Result<Option<SupervisorReport>> {
     receive::<{ SupervisorReport::LENGTH + BEYOND_RECORD }, _>(link, SupervisorReport::parse)
 }
 
-/// Reads one record, with room for one byte more where the kernel keeps records apart, so that a
-/// longer one is noticed. After an invalid record, no valid one follows.
+/// Reads one record, and notices a longer one where the kernel keeps records apart. After an invalid
+/// record, no valid one follows.
 fn receive<const ROOM: usize, T>(link: impl AsFd, parse: fn(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
     let mut bytes = [0; ROOM];
     loop {
         match recv(&link, &mut bytes[..], RecvFlags::DONTWAIT) {
             Ok((length, _)) => return Ok(parse(&bytes[..length])),
             Err(Errno::AGAIN) => return Err(ErrorKind::WouldBlock.into()),
-            // The kernel reports this once, before the remaining data, if the other side ended
-            // without reading everything.
+            // Once, before the data, if the other side ended without reading everything.
             Err(Errno::CONNRESET | Errno::INTR) => {}
             Err(_) => return Ok(None),
         }

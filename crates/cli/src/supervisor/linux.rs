@@ -71,10 +71,8 @@ pub(super) fn mask(blocked: u64) -> SigSet {
 pub(super) struct Wakes(pub(super) SignalFd);
 
 impl Wakes {
-    /// Makes us survive the signals that end or stop other processes.
-    ///
-    /// They are blocked and not ignored: a child inherits ignored signals, and the command must
-    /// ignore only those that its caller ignores.
+    /// Makes us survive the signals that end or stop other processes. They are blocked and not
+    /// ignored, because a child, such as the command, would inherit that.
     pub(super) fn begin() -> Option<Self> {
         SigSet::all().thread_block().ok()?;
         if bits("SigIgn") & bit(Signal::CHILD) != 0 {
@@ -88,7 +86,6 @@ impl Wakes {
         SignalFd::with_flags(&wakes, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).ok().map(Self)
     }
 
-    /// Discards pending notifications.
     pub(super) fn clear(&self) {
         while let Ok(Some(_)) = self.0.read_signal() {}
     }
@@ -111,8 +108,7 @@ impl Handle {
     }
 }
 
-/// Returns true if a process is stopped, by a signal or a debugger. In proc(5) `stat`, the state
-/// follows the name in parentheses.
+/// True if a process is stopped, by a signal or a debugger: its state follows the name in parentheses.
 pub(crate) fn is_stopped(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, behind)| behind.starts_with(['T', 't']))

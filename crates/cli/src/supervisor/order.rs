@@ -6,22 +6,18 @@ use crate::signals::PASSED_ON;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The command must be gone by this nanosecond of the lease clock: the first order. A later end
-    /// comes otherwise.
+    /// The first order: the command must be gone by this nanosecond of the lease clock.
     End(u64),
-    /// The lease was lost without notice: ask the command to end, and kill it after the grace
-    /// period.
+    /// The lease was lost without notice: ask the command to end, and kill it after the grace.
     Lost,
     Kill,
-    /// Pass this signal on to the command.
     Signal(Signal),
     /// Stop the command, as we are about to stop.
     Stop,
-    /// Ask the command to stop, as Ctrl-Z does, if it was stopped exactly this often: otherwise it
-    /// has stopped already, and may even have been continued since.
+    /// Ask the command to stop, as Ctrl-Z does, if it was stopped exactly this often. Otherwise it has
+    /// stopped already.
     Suspend(u64),
-    /// Continue the command after this stop, the first being 1, or any earlier one; not after a
-    /// stop of which the sender does not know.
+    /// Continue the command after this stop, the first being 1, or any earlier one.
     Continue(u64),
 }
 
@@ -43,8 +39,7 @@ impl Order {
         bytes
     }
 
-    /// Decodes a record. `None` for anything else, including the end of the connection, which has
-    /// no bytes.
+    /// Decodes a record. `None` for anything else, including the end of the connection.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (letter, number) = bytes.split_first()?;
         let number = u64::from_le_bytes(number.try_into().ok()?);

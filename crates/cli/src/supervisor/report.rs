@@ -1,10 +1,8 @@
-//! Reports of the supervisor: records of six bytes. At its end, a letter, a number and whether the
-//! command had to end; before that, at each stop of the command, a letter, its process and the
-//! signal.
+//! Reports of the supervisor, records of six bytes: its end, with a number and whether the command
+//! had to end, and before that each stop of the command, with its process and the signal.
 
 use rustix::process::{Pid, Signal};
 
-/// A report of the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SupervisorReport {
     Ended(Report),
@@ -13,14 +11,12 @@ pub(crate) enum SupervisorReport {
     Left(i32),
 }
 
-/// A stop of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop {
     pub(crate) command: Pid,
     pub(crate) signal: Signal,
 }
 
-/// The end of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) outcome: Outcome,
@@ -68,8 +64,7 @@ impl SupervisorReport {
             b'N' => Some(ended(Outcome::NotStarted(number))),
             b'L' if number > 0 && last == 0 => Some(Self::Left(number)),
             b'S' => {
-                // No process has a number below one, and rustix treats a request for one as a
-                // programming error.
+                // No process has a number below one, which rustix treats as a programming error.
                 let command = Pid::from_raw(number.max(0))?;
                 let signal = Signal::from_named_raw(last.into())?;
                 Some(Self::Stopped(Stop { command, signal }))

@@ -1,6 +1,6 @@
 //! Starts the supervisor, which starts the command.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsString};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
@@ -12,31 +12,12 @@ use rustix::process::{Pid, getpid, setpgid, setsid};
 
 use super::{kernel, link};
 
-/// The role of a process of ours that the user did not start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Supervisor,
-    Launcher,
-}
+/// The names under which our processes run that the user did not start. `pkill -9 -f leasehold`
+/// leaves the supervisor, which then ends everything that the command started.
+pub(super) const SUPERVISOR: &str = "lease-supervise";
+pub(super) const LAUNCHER: &str = "lease-launcher";
 
-impl Role {
-    /// The name that it is started under, which nobody types. It does not contain `leasehold`, so
-    /// that `pkill -9 -f leasehold` leaves the supervisor, which then ends everything that the
-    /// command started.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Supervisor => "lease-supervise",
-            Self::Launcher => "lease-launcher",
-        }
-    }
-
-    pub(crate) fn named(name: Option<&OsStr>) -> Option<Self> {
-        [Self::Supervisor, Self::Launcher].into_iter().find(|role| name == Some(OsStr::new(role.name())))
-    }
-}
-
-/// The arguments of the supervisor. The command follows them unchanged, so that everybody can see
-/// it.
+/// The arguments of the supervisor. The command follows them unchanged, so that everybody can see it.
 #[derive(Debug)]
 pub(crate) struct Start {
     /// From asking to killing, in nanoseconds.
@@ -55,7 +36,7 @@ impl Start {
     pub(crate) fn process(self) -> Command {
         let mut process = Command::new(kernel::ourselves());
         let group = self.group.map_or(0, Pid::as_raw_pid);
-        process.arg0(Role::Supervisor.name()).args([
+        process.arg0(SUPERVISOR).args([
             self.grace.to_string(),
             group.to_string(),
             self.blocked.to_string(),
@@ -78,10 +59,9 @@ impl Start {
         })
     }
 
-    /// Starts the command by its launcher. Returns its process, and the descriptor on which the
-    /// launcher reports why it could not become the command.
-    ///
-    /// Does not use the standard library, which would unblock all signals.
+    /// Starts the command by its launcher, and not by the standard library, which would unblock all
+    /// signals. Returns its process, and where the launcher reports why it could not become the
+    /// command.
     pub(super) fn command(&self, stdin: OwnedFd) -> io::Result<(Pid, OwnedFd)> {
         let (link, theirs) = kernel::pair()?;
         link::lend_stdin(&link, &stdin)?;
@@ -92,7 +72,7 @@ impl Start {
         attributes.set_sigmask(&kernel::mask(self.blocked))?;
         attributes
             .set_flags(PosixSpawnFlags::POSIX_SPAWN_SETPGROUP | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK)?;
-        let launcher = [Role::Launcher.name().into(), getpid().to_string().into()];
+        let launcher = [LAUNCHER.into(), getpid().to_string().into()];
         let words = launcher.into_iter().chain([self.program.clone()]).chain(self.arguments.iter().cloned());
         let words = words.map(text).collect::<io::Result<Vec<_>>>()?;
         let variables = std::env::vars_os().map(|(mut name, value)| {
@@ -110,14 +90,11 @@ fn text(word: OsString) -> io::Result<CString> {
     CString::new(word.into_vec()).map_err(|_| ErrorKind::InvalidInput.into())
 }
 
-/// Leaves the session of the command.
-///
-/// On Ctrl-Z, the kernel stops a process group only if one of its parents is elsewhere in the
-/// session, because nobody else could continue it. With `ssh -t host COMMAND` and in a container
-/// there may be no such parent, and the supervisor must not count as one.
+/// Leaves the session of the command. On Ctrl-Z, the kernel stops a process group only if one of
+/// its parents is elsewhere in the session and could continue it. With `ssh -t host COMMAND` and in
+/// a container there may be none, and the supervisor must not count as one.
 pub(super) fn leave_the_session(command: Pid) {
-    // The leader of a group cannot leave it, so the supervisor joins the command's group for a
-    // moment. If the command has its own group by now, the supervisor stays.
+    // The leader of a group cannot leave it, so it joins the command's, unless that has its own.
     if let Ok(group) = rustix::process::getpgid(Some(command)) {
         let _ = setpgid(None, Some(group));
         let _ = setsid();

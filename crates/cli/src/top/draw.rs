@@ -15,7 +15,7 @@ use super::view::{Confirming, Mode, Page, View};
 use crate::cut::{cut, cut_amid};
 use crate::lock_json::mode;
 use crate::mark;
-use crate::print::plain;
+use crate::say::plain;
 use crate::show;
 use crate::table::{STEADY, Table};
 use crate::time;
@@ -25,9 +25,8 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// The number of rows that are laid out together, including the visible ones. The columns stay in
-/// place while somebody scrolls through that many, and with a hundred thousand locks not all are
-/// laid out four times a second.
+/// How many rows are laid out together, so that columns stay in place while somebody scrolls through
+/// that many, and that not all of a hundred thousand locks are laid out four times a second.
 const TOGETHER: usize = 1000;
 
 pub(crate) fn draw(frame: &mut Frame<'_>, view: &mut View) {

@@ -6,7 +6,7 @@ use leasehold::{BreakRecord, InspectError, Key, Locks, Marked};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Response;
-use crate::print::plain;
+use crate::say::plain;
 
 /// The age at which they are requested again: jobs seldom run.
 const FRESH: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{Fence, Holder, HolderInfo, Key, KeyState, Snapshot};
 
-use crate::print::plain;
+use crate::say::plain;
 use crate::table;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -38,7 +38,7 @@ impl Screen {
     }
 
     /// Redraws everything next time: the size has changed, or another program may have written over
-    /// it. Sends the terminal no query, because its answer would be read as typed keys.
+    /// it. The terminal is not asked, because its answer would be read as typed keys.
     pub(crate) fn draw_anew(&mut self) -> Result<(), Failure> {
         let anew = area().and_then(|area| {
             execute!(stdout(), Clear(ClearType::All))?;

@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::remembered::{Marks, Remembered};
 use super::rows::{Row, Sort, arranged, later};
 use super::watching::Known;
-use crate::print::plain;
+use crate::say::plain;
 
 #[derive(Debug, Default)]
 pub(crate) struct View {
@@ -30,8 +30,7 @@ pub(crate) struct View {
     /// The locks that match the filter, in order; a shared lock has a row for each holder.
     pub(crate) rows: Vec<Row>,
     pub(crate) chosen: usize,
-    /// True once somebody has moved the selection. Until then, the first row is selected, whatever
-    /// is found before it.
+    /// True once somebody has moved the selection. Until then, it is always the first row.
     moved: bool,
     /// The first visible row, and the number of rows that fit.
     pub(crate) first: usize,
@@ -253,8 +252,7 @@ impl View {
         self.said = Some(format!("{}: {refused}", plain(&key.to_string())));
     }
 
-    /// Sorts the rows. The selected row stays selected wherever it is now; if it is gone, the row
-    /// in its place is selected.
+    /// Sorts the rows. The selected row stays selected, or if it is gone, the row in its place.
     fn arrange(&mut self) {
         let Some(known) = &self.known else { return };
         let chosen = self.rows.get(self.chosen).map(Row::identity).map(|(key, holder)| (key.clone(), holder));

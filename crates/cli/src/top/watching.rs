@@ -7,7 +7,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::exit::Failure;
-use crate::print::plain;
+use crate::say::plain;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Known {

@@ -23,8 +23,7 @@ pub(super) fn task_first(words: &[OsString]) -> Vec<OsString> {
     [&words[..1], &words[at..=at], &words[1..at], &words[at + 1..]].concat()
 }
 
-/// In `leasehold run -n -- -k -- COMMAND`, everything before the second `--` is a key, whatever it
-/// begins with.
+/// In `run -n -- -k -- COMMAND`, everything before the second `--` is a key, whatever it begins with.
 pub(super) fn keys_behind_dashes(task: &mut Task) {
     let (keys, command) = match task {
         Task::Run(args) => (&mut args.acquire.keys, &mut args.running.command),

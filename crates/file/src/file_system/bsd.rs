@@ -1,8 +1,7 @@
 //! Checks that a file system is local to this machine.
 //!
-//! On a file system that several machines share, or that a daemon serves from elsewhere, locks may
-//! not reach the other machines, and shared memory (SQLite's -shm) does not. The result would be
-//! two holders, or a corrupt file.
+//! Locks and shared memory (SQLite's -shm) may not reach other machines on a file system that
+//! several share, or that a daemon serves: there would be two holders, or a corrupt file.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -38,8 +37,7 @@ pub(crate) fn is_mounted(path: &Path) -> Result<bool, FileError> {
     Ok(device(path)? != device(path.parent().unwrap_or(path))?)
 }
 
-/// File systems that a daemon or the host of a virtual machine serves, although the kernel may call
-/// them local.
+/// File systems that a daemon serves, even if the kernel calls them local.
 fn is_served(kind: &str) -> bool {
     ["fusefs", "macfuse", "osxfuse", "p9fs", "AppleVirtIOFS", "vboxfs", "vmhgfs"]
         .iter()

@@ -1,8 +1,7 @@
 //! Checks that a file system is local to this machine.
 //!
-//! On a file system that several machines share, or that a daemon serves from elsewhere, locks may
-//! not reach the other machines, and shared memory (SQLite's -shm) does not. The result would be
-//! two holders, or a corrupt file.
+//! Locks and shared memory (SQLite's -shm) may not reach other machines on a file system that
+//! several share, or that a daemon serves: there would be two holders, or a corrupt file.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -16,8 +15,7 @@ pub(crate) fn check(path: &Path) -> Result<(), FileError> {
     let kind = rustix::fs::statfs(path)
         .map_err(|error| FileError::io("look at the file system of", path, &error.into()))?
         .f_type;
-    // Only the low half: the word is signed on some platforms, which sign-extend magic numbers
-    // above 2³¹.
+    // Only the low half: some platforms sign-extend magic numbers above 2³¹.
     let Some(shared) = judge(kind as u32, || mounted_as(path)) else { return Ok(()) };
     Err(FileError::lasting(format_args!(
         "{} lies on {shared}, where the locks of SQLite are not safe: use a directory on a disk of this machine, or a server",
@@ -39,8 +37,7 @@ pub(crate) fn is_mounted(path: &Path) -> Result<bool, FileError> {
     Ok(is_mount_point(&mounts, path.as_os_str().as_bytes()))
 }
 
-/// Returns true if a path is among the mount points of `/proc/self/mountinfo`: the fifth word of a
-/// line, with escapes such as `\040` for characters that would end a word.
+/// True if a path is the fifth word, with escapes, of a line of `/proc/self/mountinfo`.
 fn is_mount_point(mounts: &[u8], path: &[u8]) -> bool {
     let mut written = Vec::new();
     for byte in path {
@@ -52,12 +49,11 @@ fn is_mount_point(mounts: &[u8], path: &[u8]) -> bool {
     mounts.split(|byte| *byte == b'\n').any(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&*written))
 }
 
-/// The name of the file system if it is to be refused. `fuse` returns the type of a FUSE file
-/// system.
+/// The name of the file system if it is to be refused. `fuse` returns the type of one of FUSE's.
 fn judge(kind: u32, fuse: impl FnOnce() -> Option<String>) -> Option<String> {
-    /// From `linux/magic.h`, from the sources of file systems outside the kernel, and from `stat.c` of
-    /// GNU coreutils, which calls these remote. Some of them can also serve one machine alone, but
-    /// their number does not say so.
+    /// From `linux/magic.h`, from file systems outside the kernel, and those that `stat.c` of GNU
+    /// coreutils calls remote. Some can also serve one machine alone, but their number does not say
+    /// so.
     const SHARED: [(u32, &str); 24] = [
         (0x6969, "NFS"),
         (0x517b, "SMB"),
@@ -93,9 +89,8 @@ fn judge(kind: u32, fuse: impl FnOnce() -> Option<String>) -> Option<String> {
     SHARED.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| (*name).into())
 }
 
-/// Returns true if a FUSE file system keeps its files on this machine. There are too many that do
-/// not (sshfs, s3fs, rclone, glusterfs, a virtual machine's shares …), so the list contains those
-/// that do.
+/// True if a FUSE file system keeps its files on this machine. Too many do not (sshfs, s3fs, rclone
+/// …), so the list contains those that do.
 fn is_own_fuse(kind: &str) -> bool {
     const OWN: [&str; 8] = [
         "fuseblk",
@@ -117,8 +112,7 @@ fn mounted_as(path: &Path) -> Option<String> {
     kind_in(&table, major(device), minor(device))
 }
 
-/// Finds the type of a device in the text of `/proc/self/mountinfo` (proc(5)): the third word is
-/// the device, and the type is the first word after a single dash.
+/// A device in `/proc/self/mountinfo` is the third word, and its type follows a dash.
 fn kind_in(table: &str, major: u32, minor: u32) -> Option<String> {
     let device = format!("{major}:{minor}");
     table.lines().find_map(|line| {

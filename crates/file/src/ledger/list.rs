@@ -6,13 +6,11 @@ use super::{Ledger, void_the_dead};
 use crate::connection::Begin;
 use crate::table;
 
-/// The keys from this one on that may be held or waited for, in byte order. The others have only a
-/// fence.
+/// The keys from this one on that may be held or waited for, in byte order.
 const KEYS_FROM: &str = "SELECT key FROM record WHERE key >= ?1 AND (holder IS NOT NULL OR marker IS NOT NULL OR waiters > 0) ORDER BY key";
 
 impl Ledger {
-    /// The holders and waiters of all keys with this prefix that are held or waited for, in byte
-    /// order, in one transaction.
+    /// The state of all keys with this prefix that are in use, in byte order, at one moment.
     pub(crate) fn list(&mut self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
         self.within(Begin::ToRead, |connection, inputs| {
             let keys = table::with_prefix(connection, KEYS_FROM, prefix, |row| table::key(row, 0))?;

@@ -5,8 +5,7 @@ use std::io;
 use crate::census::FileId;
 use crate::db_path::DbPath;
 
-/// Takes the files next to the database for those that SQLite has just opened. A log that is
-/// replaced in the microseconds in between is noticed only if it was there before.
+/// Takes the files next to the database for those that SQLite has just opened.
 #[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
 pub(super) fn are_open(_: &[FileId], _: &DbPath) -> io::Result<bool> {
     Ok(true)

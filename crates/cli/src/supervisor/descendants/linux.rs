@@ -1,8 +1,7 @@
 //! All processes below us on Linux, in any group or session: found in /proc.
 //!
-//! We are a child subreaper: orphans of our descendants become our own children. So the kernel says
-//! when none is left (there are no children), and a process that was created during one search is
-//! found by the next.
+//! We are a child subreaper, so orphans below us become our own children. Without children, none is
+//! left; a process that was created during one search is found by the next.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,8 +18,7 @@ pub(crate) fn adopt_orphans() -> rustix::io::Result<()> {
     set_child_subreaper(Some(getpid()))
 }
 
-/// Processes that were below us before the command, and when each was started: its number may be
-/// used again.
+/// Processes that were below us before the command, and when each was started: numbers are used again.
 #[derive(Debug, Default)]
 pub(super) struct Earlier(BTreeMap<i32, String>);
 
@@ -39,8 +37,8 @@ impl Earlier {
     }
 }
 
-/// Sends a signal to all processes below us, the nearest first, except to these earlier ones and
-/// what is below them. Returns those that refuse it: sudo gave them to another user.
+/// Sends a signal to all processes below us, the nearest first, except these earlier ones and what
+/// is below them. Returns those that refuse it: sudo gave them to another user.
 pub(super) fn signal(_: Pid, signal: Signal, earlier: &Earlier) -> Vec<Pid> {
     // A process that has ended meanwhile needs no signal.
     below(getpid(), earlier).into_iter().filter(|id| kill_process(*id, signal) == Err(Errno::PERM)).collect()
@@ -92,8 +90,7 @@ fn below(ancestor: Pid, earlier: &Earlier) -> Vec<Pid> {
     found.split_off(1)
 }
 
-/// The children of each thread of a process. `None` if it has ended, or if the kernel does not list
-/// children.
+/// The children of each thread of a process. `None` if it has ended, or if the kernel lists none.
 fn children_listed(parent: Pid) -> Option<Vec<Pid>> {
     let tasks = fs::read_dir(format!("/proc/{parent}/task")).ok()?;
     let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -124,12 +121,10 @@ fn stat_of(id: Pid) -> String {
     fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default()
 }
 
-/// The parent in a line of proc(5) `stat`.
 fn parent_in(stat: &str) -> Option<i32> {
     behind_name(stat)?.split(' ').nth(1)?.parse().ok()
 }
 
-/// When the process was started, in a line of proc(5) `stat`.
 fn start_in(stat: &str) -> Option<String> {
     behind_name(stat)?.split(' ').nth(19).map(str::to_owned)
 }
