@@ -37,7 +37,8 @@ pub(crate) struct LockRequest {
 pub(crate) enum Patience {
     OneTry,
     Within(Duration),
-    /// One try for a key that a run around this one holds too, at a store that has time.
+    /// One try for a key that a run around this one holds too, with the time of an endless wait to
+    /// reach the store.
     Beside,
     Endless,
 }

@@ -228,7 +228,8 @@ impl Ledger {
         self.sessions.uses_no_log();
     }
 
-    /// Opens the file that is at the path now. A session without its directory moves there.
+    /// Opens the file that is at the path now. If the session's directory was removed or replaced,
+    /// the session goes on in a new one, under another name.
     fn open_anew(&self) -> Result<Open, FileError> {
         self.clock.check()?;
         let boot = self.boot.clone().map_or_else(BootId::current, Ok)?;

@@ -220,12 +220,6 @@ fn a_user_with_rights_on_few_keys_passes_their_prefix() {
     );
 }
 
-#[test]
-fn a_server_that_is_not_there_is_69() {
-    let site = Site::new();
-    site.finish(site.leasehold(&["bench", "-q", "redis://127.0.0.1:1"])).says(69, &["Connection refused"]);
-}
-
 /// Regression: the option and its variable were ignored, and it always tried for ten seconds. A try may
 /// end a second before its limit, and is reported after a second: so the limits here are longer.
 #[test]

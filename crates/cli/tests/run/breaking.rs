@@ -62,18 +62,6 @@ fn a_wrong_fence_breaks_nothing_and_says_who_holds_the_lock() {
 }
 
 #[test]
-fn a_reason_that_is_too_long_or_has_two_lines_is_64_and_called_a_reason() {
-    let site = Site::new();
-    let long = "r".repeat(257);
-    for (reason, says) in [
-        (&*long, "--reason: a label or reason may have 256 bytes, and this has 257"),
-        ("a\nb", "--reason: a label or reason contains a control character"),
-    ] {
-        site.outcome(&["break", "k", "--fence", "1", "--reason", reason]).says(64, &[says]);
-    }
-}
-
-#[test]
 fn a_lock_of_another_programs_is_not_ours_to_break() {
     let (server, site) = Site::on_server(Flavor::Redis82);
     server.text(&["SET", "k", "theirs", "NX", "PX", "60000"]);

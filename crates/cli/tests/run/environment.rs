@@ -32,7 +32,7 @@ fn the_command_finds_key_fence_label_and_store_in_its_environment() {
     assert_eq!(told.len(), 7);
 }
 
-/// It was ignored without a word.
+/// Regression: it was ignored.
 #[test]
 fn a_label_in_the_environment_that_is_not_utf_8_is_a_label_all_the_same() {
     let site = Site::new();
@@ -130,11 +130,17 @@ fn a_key_that_is_held_around_us_is_refused_at_once_by_its_name() {
         (&["x", "y"], "run a y -- true", "y"),
         (&["x", "y"], "run z -- leasehold run a x -- true", "x"),
         (&["x", "y"], "hold a x", "x"),
+        (&["--shared", "k"], "run k -- true", "k"),
+        (&["k"], "run --shared k -- true", "k"),
+        (&["--permits", "1/2", "k"], "run --permits 2/2 k -- true", "k"),
     ] {
         let line = format!("leasehold: {key}: a run around this one holds it");
         nested(outer, inner).says(64, &[&line, "leave the inner run out"]);
     }
     nested(&["k"], "run other -- true").silent(0);
+    // Regression: modes were not compared.
+    nested(&["--shared", "k"], "run --shared k -- true").silent(0);
+    nested(&["--permits", "1/2", "k"], "run --permits 1/2 k -- true").silent(0);
     nested(&["k"], &format!("run --store {other} k -- true")).silent(0);
     let label = nested(&["--label", "outer", "k"], "run other -- printenv LEASEHOLD_LABEL").silent(0).out;
     assert!(label.ends_with(" printenv\n"), "{label}");
@@ -157,23 +163,6 @@ fn a_key_is_held_around_us_at_its_own_store_whatever_stores_are_between() {
     command.env("PATH", path());
     let done = site.finish(command).out_is("64\n0\n64\n0\n");
     assert_eq!(done.err.matches("a run around this one holds it").count(), 2, "{done:?}");
-}
-
-/// Regression: the modes were not compared, so a shared run inside a shared run was refused with "would
-/// wait forever", although it is granted at once.
-#[test]
-fn a_key_that_is_shared_with_the_run_around_us_is_granted() {
-    let site = Site::new();
-    let nested = |outer: &[&str], inner: &[&str]| {
-        site.finish(site.run(&[outer, &["k", "--", OURS], inner, &["--", "true"]].concat()))
-    };
-    let (shared, permits) = (&["--shared"][..], &["--permits", "1/2"][..]);
-    nested(shared, &["run", "--shared", "k"]).silent(0);
-    nested(permits, &["run", "--permits", "1/2", "k"]).silent(0);
-    let refused = "leasehold: k: a run around this one holds it";
-    nested(shared, &["run", "k"]).says(64, &[refused]);
-    nested(permits, &["run", "--permits", "2/2", "k"]).says(64, &[refused]);
-    nested(&[], &["run", "--shared", "k"]).says(64, &[refused]);
 }
 
 /// A writer that waits for the outer run is before the inner one in the queue, so a wait would be

@@ -147,6 +147,9 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
         (format!("forget {store} mark"), "marked:one "),
         (format!("show {store} app:m"), "app:my\\ job "),
         (format!("watch {store} night"), "nightly:report "),
+        ("ho".into(), "hold "),
+        ("ls --a".into(), "--all "),
+        ("help exit".into(), "exit-codes "),
         ("run k -- setsi".into(), "setsid "),
         ("run --outage-l".into(), "--outage-limit "),
     ] {

@@ -96,7 +96,9 @@ fn each_topic_is_said_and_a_slip_in_its_name_is_understood() {
 #[test]
 fn help_that_cannot_be_printed_is_126_and_a_reader_that_has_seen_enough_is_no_failure() {
     let site = Site::new();
-    for words in ["--version", "--help", "run -h", "help", "help run", "help stores"] {
+    for words in
+        ["--version", "--help", "run -h", "help", "help run", "help stores", "run k -- leasehold ls --all"]
+    {
         bash(&site, &format!("leasehold {words} > /dev/full")).says(126, &["cannot be printed"]);
         bash(&site, &format!("leasehold {words} | true; exit ${{PIPESTATUS[0]}}")).silent(0);
     }
@@ -173,36 +175,6 @@ fn the_manual_can_be_set() {
 }
 
 #[test]
-fn bash_completes_tasks_options_and_topics() {
-    let site = Site::new();
-    let script = pages(&site).join("bash/leasehold");
-    site.finish(site.process("bash", &["-n", script.to_str().unwrap()])).silent(0);
-    let completed = |words: &str| {
-        let last = words.split(' ').count() - 1;
-        let typed = words.rsplit(' ').next().unwrap();
-        let before = words.split(' ').nth(last - 1).unwrap();
-        let line = format!(
-            "source {}; COMP_WORDS=({words} {}); COMP_CWORD={last}; COMP_LINE='{words}'; COMP_POINT={}; \
-             $(complete -p leasehold | sed 's/.*-F \\([^ ]*\\).*/\\1/') leasehold '{typed}' '{before}'; \
-             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-            script.display(),
-            if typed.is_empty() { "''" } else { "" },
-            words.len()
-        );
-        let done = bash(&site, &line).silent(0);
-        done.out.lines().map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(completed("leasehold ru"), ["run"]);
-    assert_eq!(completed("leasehold ho"), ["hold"]);
-    assert_eq!(completed("leasehold sh"), ["show"]);
-    assert_eq!(completed("leasehold ls --a"), ["--all"]);
-    assert_eq!(completed("leasehold run --max"), ["--max-hold", "--max-ttl"]);
-    assert_eq!(completed("leasehold hold --status"), ["--status-fd"]);
-    assert_eq!(completed("leasehold help exit"), ["exit-codes"]);
-    assert_eq!(completed("leasehold hold --gr"), [""], "hold has no grace");
-}
-
-#[test]
 fn zsh_and_fish_are_told_every_option_and_what_it_does() {
     let site = Site::new();
     let directory = pages(&site);
@@ -214,7 +186,9 @@ fn zsh_and_fish_are_told_every_option_and_what_it_does() {
         }
         assert!(script.contains("Wait no longer than this"), "{file}");
     }
-    for (shell, file) in [("zsh", "zsh/_leasehold"), ("fish", "fish/leasehold.fish")] {
+    for (shell, file) in
+        [("bash", "bash/leasehold"), ("zsh", "zsh/_leasehold"), ("fish", "fish/leasehold.fish")]
+    {
         if std::process::Command::new(shell).arg("--version").output().is_ok() {
             let path = directory.join(file);
             site.finish(site.process(shell, &["-n", path.to_str().unwrap()])).silent(0);

@@ -45,9 +45,8 @@ fn one_of_ten_processes_that_start_at_once_runs_the_job_three_times_in_a_row() {
     }
 }
 
-/// Regression: the record of a job that no replica confirmed used up all the time, and nothing was left
-/// for the release. So the messages said that the release was not confirmed, and that others may have
-/// to wait for the end of the lease, although the server answered each release.
+/// Regression: the record of a job that no replica confirmed used up the time for the release, so
+/// that was said not to be confirmed, although the server answered it.
 #[test]
 fn a_record_that_no_replica_confirms_leaves_time_for_the_release() {
     let pair = || Server::setup(Flavor::Valkey91).arg("repl-diskless-sync-delay", "0");

@@ -111,11 +111,3 @@ fn keys_that_are_no_text_are_escaped_and_can_be_looked_for() {
         "k=$(printf 'a\\377\\nb'); leasehold run \"$k\" -- leasehold ls --json \"$(printf 'a\\377')\"";
     assert_eq!(keys(&bash(&site, script).silent(0)), ["a\\xff\\nb"]);
 }
-
-#[test]
-fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is() {
-    let site = Site::new();
-    let _holder = holder(&site, "x", &["held"]);
-    bash(&site, "leasehold ls --all | true; exit ${PIPESTATUS[0]}").silent(0);
-    bash(&site, "leasehold ls --all > /dev/full").says(126, &["cannot be printed"]);
-}

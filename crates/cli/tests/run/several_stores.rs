@@ -86,8 +86,7 @@ fn a_ttl_that_a_quorum_refuses_is_reported_with_the_option_or_variable_that_gave
     assert!(said.starts_with("leasehold: --max-ttl: a longest ttl of 3 s is too short"), "{said}");
 }
 
-/// Regression: a run on a quorum set LEASEHOLD_MAX_TTL, which also counted for an inner run at another
-/// quorum.
+/// Regression: a run on a quorum set LEASEHOLD_MAX_TTL, which also counted for an inner run elsewhere.
 #[test]
 fn the_longest_ttl_of_a_run_counts_inside_it_for_its_own_quorum_only() {
     let (_servers, site) = three();
@@ -269,8 +268,7 @@ fn a_process_that_is_interrupted_while_it_waits_leaves_nothing_at_any_store() {
     }
 }
 
-/// Regression: grants of the losers at single stores remained after they had exited, so in a
-/// quarter of the rounds nobody ran.
+/// Regression: losers left grants at single stores, so in a quarter of the rounds nobody ran.
 #[test]
 fn one_of_three_simultaneous_processes_runs_in_each_round_and_nothing_is_left() {
     let (servers, site) = three();

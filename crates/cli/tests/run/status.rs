@@ -112,15 +112,6 @@ fn the_command_has_neither_the_descriptor_nor_the_events() {
 }
 
 #[test]
-fn keys_are_written_as_json_has_them() {
-    let site = Site::new();
-    site.finish(site.telling("run", "'a\"b\\ ä' -- true")).silent(0);
-    assert_eq!(site.events()[0]["key"], "a\"b\\ ä");
-    site.finish(site.telling("run", "\"$(printf 'a\\377')\" -- true")).silent(0);
-    assert_eq!(site.events()[0]["key"], "a\\xff");
-}
-
-#[test]
 fn a_reader_that_is_gone_or_does_not_read_changes_nothing() {
     let site = Site::new();
     let runs = [("gone", "true"), ("silent", "sleep 5")].map(|(key, reader)| {

@@ -237,9 +237,8 @@ fn a_supervisor_that_was_stopped_is_woken_when_the_lock_is_lost() {
     assert!(!is_alive(&command));
 }
 
-/// Regression: the kernel refused the message that hands the supervisor its descriptors, because the
-/// user's processes had more of them in flight than the limit of open files. The error was ignored:
-/// the supervisor waited for that message, and the run kept its lock, without a command, for ever.
+/// Regression: the kernel refused the message with the supervisor's descriptors, as too many were
+/// in flight. So it waited for them, and the run kept its lock, for ever.
 #[test]
 fn a_supervisor_that_gets_no_descriptors_fails_the_run() {
     let site = Site::new();

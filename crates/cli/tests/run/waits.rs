@@ -125,9 +125,8 @@ fn a_wait_without_a_limit_lasts_through_an_outage_and_says_so() {
     }
 }
 
-/// Regression: only `cannot reach` was said, also of a server that answers and whose replicas do not
-/// confirm, and a wait without a limit never said more. The last line said that there was no answer, and
-/// to see that the server runs.
+/// Regression: only `cannot reach` was said of a server that answers and whose replicas do not
+/// confirm, and to see that it runs.
 #[test]
 fn a_store_that_does_not_serve_is_reported_with_the_reason() {
     let (_server, site) = Site::on_server(Flavor::Valkey91);

@@ -72,8 +72,7 @@ fn watch_reports_holders_waiters_and_breaks_as_they_change() {
     }
 }
 
-/// Regression: the record of a break that another program overwrote was asked for again and again, and
-/// no later break was reported.
+/// Regression: an overwritten record of a break was asked for again, and no later one reported.
 #[test]
 fn a_record_of_a_break_that_another_program_wrote_hides_no_later_break() {
     let (server, site) = Site::on_server(Flavor::Redis70);
