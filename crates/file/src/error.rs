@@ -8,7 +8,7 @@ use leasehold_core::{Escaped, Fault, FaultCause, FaultKind};
 use rusqlite::{ErrorCode, ffi};
 use rustix::io::Errno;
 
-use crate::shortage::Shortage;
+use crate::shortage;
 use crate::writer::Writer;
 
 /// A fault without the name of its store.
@@ -89,14 +89,11 @@ impl FileError {
         }
     }
 
-    fn of_shortage(shortage: Shortage) -> Option<Self> {
-        match shortage {
-            Shortage::FileSize(limit) => Some(Self::no_room(format_args!(
-                "a file of this process may not become larger than {limit} bytes, so nothing was taken or changed: raise \
-                 the limit (ulimit -f)"
-            ))),
-            Shortage::Refused(errno) => Self::no_room_by(errno),
-        }
+    fn file_too_large(limit: u64) -> Self {
+        Self::no_room(format_args!(
+            "a file of this process may not become larger than {limit} bytes, so nothing was taken or changed: raise \
+             the limit (ulimit -f)"
+        ))
     }
 
     fn no_room(reason: impl fmt::Display) -> Self {
@@ -123,8 +120,10 @@ impl FileError {
                 self.cause = FaultCause::NotServing;
             }
         }
-        let shortage = Some(file).filter(|_| self.unwritten).and_then(|file| Shortage::of(file, log));
-        shortage.and_then(Self::of_shortage).unwrap_or(self)
+        let refused = || shortage::in_directory(file.parent()?).and_then(Self::no_room_by);
+        let too_large = || shortage::file_size(file, log).map(Self::file_too_large);
+        let shortage = if self.unwritten { too_large().or_else(refused) } else { None };
+        shortage.unwrap_or(self)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The sessions of a file: the processes that use it now, and how each is notified.
 //!
 //! Every store that requests leases has a session: a file in a directory next to the database, on
-//! which it holds an `flock`. The rows of its locks name that session. The kernel releases the lock
-//! when the last copy of the descriptor is closed, for whatever reason. So whoever can lock the
-//! file knows that the holder of those leases is dead, and they count as ended.
+//! which it holds an `flock`, and which the rows of its locks name. The kernel releases that when
+//! the last copy of the descriptor is closed. So whoever can lock the file knows that those leases
+//! have ended.
 
 #[cfg_attr(target_os = "linux", path = "sessions/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "sessions/bsd.rs")]
@@ -39,8 +39,7 @@ impl Session {
     /// The name that no session has. It replaces the names of ended sessions that were removed.
     pub(crate) const NOBODY: Self = Self([0; 8]);
 
-    /// The highest bit is set, so that this is not `NOBODY`, and its channel does not begin with the
-    /// letter of silent channels, whose waiters nobody notifies.
+    /// With the highest bit, so that this is not `NOBODY`, and its channel is not a silent one.
     const fn named(bits: u64) -> Self {
         Self((bits | 1 << 63).to_be_bytes())
     }
@@ -74,7 +73,6 @@ impl Session {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionRecord {
     pub(crate) pid: u32,
-    /// The boot id that its process sees.
     pub(crate) boot: Option<BootId>,
     /// The log that its connection writes to, while it has one.
     pub(crate) logs: Option<Logs>,
@@ -110,12 +108,10 @@ impl SessionRecord {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     directory: PathBuf,
-    /// A descriptor of the directory, so that a socket has a short path, however long the
-    /// directory's own path is.
+    /// A descriptor of the directory, so that a socket has a short path.
     handle: Mutex<Option<Arc<File>>>,
     users: OnceLock<Users>,
     own: Mutex<OwnSession>,
-    /// The socket for messages to others.
     sender: OnceLock<UnixDatagram>,
     process: u32,
 }
@@ -126,8 +122,7 @@ struct OwnSession {
     entry: Option<Entry>,
     /// The locks of earlier sessions, which were lost.
     lost: Vec<File>,
-    /// True if somebody has a copy of such a lock, or of this session's. It does not keep a later
-    /// session alive.
+    /// True if somebody has a copy of such a lock, or of this session's.
     is_lent: bool,
 }
 
@@ -164,23 +159,19 @@ impl Sessions {
         }
     }
 
-    /// The directory of the files of the sessions.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Returns true in a forked child of the process that made this: it has copies of all of this,
-    /// and is another process.
+    /// True in a forked child of the process that made this.
     pub(crate) fn is_inherited(&self) -> bool {
         self.process != process::id()
     }
 
-    /// The name of this store's session, if it has one.
     pub(crate) fn own(&self) -> Option<Session> {
         locked(&self.own).entry.as_ref().map(|entry| entry.name)
     }
 
-    /// Records under which boot, with which users and through which log this store uses the file.
     pub(crate) fn uses(&self, users: Users, boot: BootId, logs: Logs) {
         let _ = self.users.set(users);
         self.say(SessionRecord { pid: self.process, boot: Some(boot), logs: Some(logs) });
@@ -204,10 +195,8 @@ impl Sessions {
         own.record = record;
     }
 
-    /// Starts this store's session. `random` is its name.
-    ///
-    /// After a session that was lost, there is none if somebody has a copy of its lock: leases are to
-    /// last for as long as that copy, or until their ends.
+    /// Starts this store's session, with a random name. After a lost session of whose lock somebody
+    /// has a copy, there is none: leases are to last for as long as that copy, or until their ends.
     pub(crate) fn enter(&self, random: u128) -> io::Result<()> {
         let mut own = locked(&self.own);
         if own.entry.is_some() {
@@ -235,8 +224,7 @@ impl Sessions {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// Returns true if the file of this store's session is no longer in the directory: nobody finds
-    /// the session there.
+    /// True if nobody finds this store's session in the directory any more.
     pub(crate) fn is_lost(&self) -> bool {
         locked(&self.own).entry.as_ref().is_some_and(|entry| self.lacks(entry))
     }
@@ -296,22 +284,20 @@ impl Sessions {
         Ok(socket)
     }
 
-    /// Returns true if nobody is left who could hold the leases of a session. If that is unknown,
-    /// it returns false: then they last until their ends.
+    /// True if nobody is left who could hold the leases of a session; false if that is unknown.
     pub(crate) fn is_dead(&self, session: Session) -> bool {
         session == Session::NOBODY || self.lock_dead(session).is_some()
     }
 
-    /// Locks the file of a session that is dead; `None` if it may be alive. Meanwhile no new session
-    /// uses the file. The lock is shared, so that two concurrent checks do not take each other for
-    /// the living holder.
+    /// Locks the file of a session that is dead; `None` if it may be alive. The lock is shared, so
+    /// that two concurrent checks do not take each other for the holder.
     fn lock_dead(&self, session: Session) -> Option<File> {
         let lock = self.open_lock(session).ok()?;
         flock(&lock, FlockOperation::NonBlockingLockShared).ok().map(|()| lock)
     }
 
-    /// The dead sessions with files in the directory; at most a few at a time, and none while
-    /// somebody else has some.
+    /// The dead sessions with files in the directory; a few at a time, and none while others have
+    /// some.
     pub(crate) fn dead(&self) -> DeadSessions {
         const AT_ONCE: usize = 64;
         let turn = File::open(&self.directory).ok();
@@ -359,8 +345,7 @@ impl Sessions {
         options.open(self.directory.join(session.lock_name()))
     }
 
-    /// Removes the files of dead sessions. Only call it once no row depends on them any more: a
-    /// session that cannot be found counts as live.
+    /// Removes the files of dead sessions, on which no row depends any more.
     pub(crate) fn reap(&self, dead: &DeadSessions) {
         for name in dead.names() {
             self.remove(name.socket_name());
@@ -368,8 +353,7 @@ impl Sessions {
         }
     }
 
-    /// Sends a message to another session. If its queue is full, its owner checks for itself before
-    /// long.
+    /// Sends a message to another session. If it is lost, its owner checks before long.
     pub(crate) fn tell(&self, channel: &Channel, message: &[u8]) {
         let (Some(session), Some(sender)) = (Session::of(channel), self.sender()) else { return };
         if let Ok((address, _pinned)) = self.address(session) {
@@ -397,8 +381,8 @@ impl Sessions {
         let _ = std::fs::remove_file(self.directory.join(name));
     }
 
-    /// Ends this store's session. If no lease depends on it any more, its file is removed;
-    /// otherwise the file is kept, so that others can find out that it has ended.
+    /// Ends this store's session. Its file is kept if a lease depends on it, to show that it has
+    /// ended.
     pub(crate) fn leave(&self, holds_something: bool) {
         if self.is_inherited() {
             return;
@@ -444,13 +428,8 @@ impl Sessions {
 }
 
 /// Locks the file of a new session; returns false if somebody took it for that of a dead one.
-///
-/// # Errors
-///
-/// Why its file system has no such locks.
 fn lock_for_life(lock: &File) -> io::Result<bool> {
-    /// A check of whether it is free holds the lock only for a moment; but another user could keep
-    /// it.
+    /// A check of whether it is free holds the lock only for a moment, but another user could keep it.
     const TRIES: u32 = 50;
     for _ in 0..TRIES {
         match flock(lock, FlockOperation::NonBlockingLockExclusive) {

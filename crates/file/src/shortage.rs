@@ -6,26 +6,14 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Why nothing can be written to a file and its log.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Shortage {
-    /// This process may not make a file larger than this many bytes.
-    FileSize(u64),
-    /// The operating system refuses to write.
-    Refused(Errno),
+/// The limit of file sizes, in bytes, if this process may not write more to a file and its log.
+pub(crate) fn file_size(file: &Path, log: [&Path; 2]) -> Option<u64> {
+    getrlimit(Resource::Fsize).current.filter(|limit| *limit < next_size(file, log))
 }
 
-impl Shortage {
-    /// `None` if something can be written.
-    pub(crate) fn of(file: &Path, log: [&Path; 2]) -> Option<Self> {
-        let of_files = getrlimit(Resource::Fsize).current.filter(|limit| *limit < next_size(file, log));
-        of_files.map(Self::FileSize).or_else(|| in_directory(file.parent()?).map(Self::Refused))
-    }
-}
-
-/// Writes to a file without a name.
+/// Why nothing can be written to a file without a name in this directory.
 #[cfg(target_os = "linux")]
-fn in_directory(directory: &Path) -> Option<Errno> {
+pub(crate) fn in_directory(directory: &Path) -> Option<Errno> {
     use rustix::fs::{Mode, OFlags, open};
     use rustix::io::write;
 
@@ -38,7 +26,7 @@ fn in_directory(directory: &Path) -> Option<Errno> {
 }
 
 #[cfg(not(target_os = "linux"))]
-const fn in_directory(_: &Path) -> Option<Errno> {
+pub(crate) const fn in_directory(_: &Path) -> Option<Errno> {
     None
 }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Instant, Runtime};
 
-/// A runtime whose clocks never advance.
 #[derive(Debug)]
 pub(crate) struct StoppedClock;
 

@@ -28,7 +28,6 @@ use crate::worker::StoreWorker;
 /// Extracts the answer to a request.
 type Read<T> = fn(Answer, &FileStore) -> Result<T, Fault>;
 
-/// Extracts answers of one kind.
 macro_rules! read {
     ($kind:ident) => {
         |answer, store| match answer {
@@ -103,8 +102,7 @@ impl FileStore {
         answer.await.unwrap_or_else(|_| Err(self.unanswered()))
     }
 
-    /// Runs some work directly if nothing has to be waited for, otherwise on the thread. The work
-    /// is one transaction.
+    /// Runs some work, which is one transaction, directly if nothing has to be waited for.
     async fn ask_at_once<T: Send + 'static>(
         &self,
         work: impl Fn(&mut StoreWorker, Patience) -> Result<Option<T>, Fault> + Send + 'static,
@@ -117,8 +115,8 @@ impl FileStore {
         done.ok_or_else(|| self.unanswered())
     }
 
-    /// Runs some work of the caller without the thread, as [`Queue::at_once`] does. For a quorum it
-    /// does not: a disk that hangs would also stop the requests to the other members.
+    /// Runs some work of the caller as [`Queue::at_once`] does, but not for a quorum: a disk that
+    /// hangs would also stop the requests to the other members.
     async fn directly<T>(
         &self,
         queue: &Queue,
@@ -128,8 +126,8 @@ impl FileStore {
             return None;
         }
         let done = queue.at_once(Caller::current(), |worker| work(worker).transpose())?;
-        // Without this, a task that sends one request after the other never waits, and would block
-        // all other tasks of its thread.
+        // Otherwise a task that sends one request after the other would block all others of its
+        // thread.
         consume_budget().await;
         Some(done.unwrap_or_else(|| Err(self.unanswered())))
     }
@@ -179,8 +177,7 @@ impl FileStore {
 
     /// The way to the worker, which is set up by the first request.
     fn queue(&self) -> Result<Queue, Fault> {
-        // The thread does not exist in a forked child, so it would never answer; and SQLite's locks
-        // must not be used there.
+        // A forked child does not have the thread, and must not use SQLite's locks.
         if self.notifier.sessions.is_inherited() {
             return Err(Fault::lasting(
                 &self.name,
@@ -230,8 +227,7 @@ impl Store for FileStore {
             let request = Request::Grant { attempt: attempt.clone(), wait, not_after: None };
             let answer = self.serve_at_once(request, read!(Grant)).await;
             if waits && answer.as_ref().is_err_and(|fault| fault.kind != FaultKind::Passing) {
-                // The attempt will not be given up, because nothing of it is left; so remove it
-                // here.
+                // It will not be given up, because nothing of it is left.
                 self.notifier.waiting.leave(attempt.holder, self.runtime.now());
             }
             answer
@@ -317,8 +313,7 @@ impl InspectStore for FileStore {
         Box::pin(self.ask(move |worker| worker.ledger().list(&prefix)))
     }
 
-    /// Other processes send notices to the socket on which this process's waiters are notified; it
-    /// is opened now if necessary.
+    /// The socket on which this process's waiters are notified, which is opened now if necessary.
     fn notices(&self) -> Option<Box<dyn Notices>> {
         let notices = self.notifier.notice_bus.read();
         // A thread that cannot be started is a fault of the requests.
@@ -408,8 +403,7 @@ impl ProcessStore for FileStore {
     }
 }
 
-/// A file that takes longer, on a disk that hangs, has granted nothing: it is a member of a quorum whose
-/// other members did.
+/// A file on a disk that takes longer has granted nothing: it is a member of a quorum.
 const UNTIL_A_SESSION: Duration = Duration::from_millis(500);
 
 impl BaselineStore for FileStore {

@@ -1,8 +1,7 @@
 //! The tables: reading the records of some keys, and writing back the changes.
 //!
-//! One row contains everything about a key except its waiters, so a lock without waiters is one row
-//! to read and one to write; if the key is shared, each holder has another row. Only a part of a
-//! queue is read: the first few waiters, the requester, and the last waiter.
+//! One row contains everything about a key except its waiters, and if it is shared its holders.
+//! Only a part of a queue is read: the first few waiters, the requester, and the last waiter.
 
 pub(crate) mod baseline;
 pub(crate) mod broken;
@@ -65,7 +64,6 @@ impl StoredRecords {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requester<'a> {
     pub(crate) holder: Holder,
-    /// Its ticket.
     pub(crate) ticket: Option<&'a (Key, Ticket)>,
     /// True if it needs the number of waiters before it.
     pub(crate) counts: bool,
@@ -101,7 +99,6 @@ pub(crate) fn load<'a>(
     Ok(written)
 }
 
-/// Reads everything.
 pub(crate) fn load_all(connection: &Connection) -> Result<StoredRecords, FileError> {
     let mut written = StoredRecords::default();
     let mut select = connection.prepare(select_record!(", key FROM record"))?;
@@ -161,8 +158,7 @@ pub(crate) fn keys_of(connection: &Connection, sessions: &[Session]) -> Result<V
     Ok(keys.collect::<Result<_, _>>()?)
 }
 
-/// Replaces the names of dead sessions, which are about to be removed, by that of nobody in all rows of
-/// these keys.
+/// Replaces the names of dead sessions by that of nobody in all rows of these keys.
 pub(crate) fn end_with(
     connection: &Connection,
     keys: &[Vec<u8>],
@@ -199,8 +195,7 @@ pub(crate) fn execute(
     Ok(connection.prepare_cached(statement)?.execute(params)?)
 }
 
-/// Reads the rows whose key, in the first column, has this prefix. The statement selects the keys from
-/// the prefix on, in byte order.
+/// Reads the rows whose key, in the first column, has this prefix, with which the selected keys begin.
 pub(crate) fn with_prefix<T>(
     connection: &Connection,
     select: &str,
@@ -220,14 +215,12 @@ pub(crate) fn with_prefix<T>(
     Ok(found)
 }
 
-/// A point in time as one of SQLite's signed numbers; its end of time is earlier, but as
-/// unreachable.
+/// A point in time as one of SQLite's signed numbers.
 pub(crate) fn micros(stamp: Stamp) -> i64 {
     i64::try_from(stamp.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The session on which a lock depends: that of its requester, or of the waiter to which it was
-/// handed.
+/// The session on which a lock depends: of its requester, or of the waiter to which it was handed.
 fn session_of(
     key: &Key,
     lock: &Lock,
@@ -348,47 +341,39 @@ fn read(
     Ok(())
 }
 
-/// The key in a column.
 pub(crate) fn key(row: &Row<'_>, column: usize) -> Result<Key, FileError> {
     let bytes: Vec<u8> = row.get(column)?;
     Key::new(bytes).map_err(FileError::damaged)
 }
 
-/// The bytes of a holder's id, as they are in the tables.
 fn bytes_of(holder: Holder) -> [u8; 16] {
     holder.bits().to_be_bytes()
 }
 
-/// The holder of an id in a table.
 fn holder_of(bytes: [u8; 16]) -> Holder {
     Holder::from_bits(u128::from_be_bytes(bytes))
 }
 
-/// The label in a column.
 fn label(row: &Row<'_>, column: usize) -> Result<Option<Label>, FileError> {
     let text: Option<String> = row.get(column)?;
     Ok(text.map(|text| Label::read(text.as_bytes())))
 }
 
-/// The channel in a column.
 fn channel(row: &Row<'_>, column: usize) -> Result<Option<Channel>, FileError> {
     let name: Option<Vec<u8>> = row.get(column)?;
     Ok(name.map(Channel::new))
 }
 
-/// The fence in a column, if there is one.
 fn fence(row: &Row<'_>, column: usize) -> Result<Option<Fence>, FileError> {
     let number: Option<i64> = row.get(column)?;
     number.map(|number| fence_of(number, "a fence")).transpose()
 }
 
-/// The fence of a number in a table.
 fn fence_of(number: i64, which: &str) -> Result<Fence, FileError> {
     let fence = u64::try_from(number).ok().and_then(Fence::new);
     fence.ok_or_else(|| FileError::damaged(format_args!("{which} is {number}")))
 }
 
-/// The point in time of a number in a table.
 pub(crate) fn stamp(number: i64) -> Result<Stamp, FileError> {
     let micros =
         u64::try_from(number).map_err(|_| FileError::damaged(format_args!("a lease ends at {number}")))?;

@@ -1,5 +1,4 @@
-//! The path in a store URL, parsed in one place, so that the library and the command use the same
-//! file for the same text.
+//! The path in a store URL, parsed in one place for the library and the command.
 
 use std::path::PathBuf;
 

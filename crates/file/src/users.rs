@@ -5,21 +5,19 @@ use std::os::unix::fs::MetadataExt as _;
 
 /// The mode bits that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
-/// The mode of a group store's directory: new files belong to the group, and nobody may remove
-/// another user's files.
+/// The mode of a group store's directory: new files belong to the group, and users remove only
+/// their own.
 const SHARED: u32 = 0o3070;
 
 /// The users of a store, as given by its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Users {
-    /// The user of this process.
     One,
     /// The users of a group, which the owner of the directory chose: root, or the user of this
     /// process.
     Group {
         /// The owner of the directory, and of everything in it that must not be replaced.
         owner: u32,
-        /// The group.
         group: u32,
     },
 }
@@ -53,18 +51,15 @@ impl Users {
         self.one_or_group(OTHERS_WRITE, OTHERS_WRITE & 0o007)
     }
 
-    /// The mode of the file.
     pub(crate) fn file_mode(self) -> u32 {
         self.one_or_group(0o600, 0o660)
     }
 
-    /// The mode of the directory.
     pub(crate) fn directory_mode(self) -> u32 {
         self.one_or_group(0o700, SHARED | 0o700)
     }
 
-    /// The mode of the sessions' directory. Without the sticky bit: whoever finds a dead session
-    /// removes it, whoever its owner is.
+    /// Without the sticky bit: whoever finds a dead session removes it.
     pub(crate) fn session_directory_mode(self) -> u32 {
         self.one_or_group(0o700, 0o2770)
     }
@@ -87,7 +82,6 @@ impl Users {
     }
 }
 
-/// The user of this process.
 pub(crate) fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -24,13 +24,11 @@ pub(crate) struct StoreWorker {
     no_channel: bool,
     /// True if the thread wakes on its own to check the keys with waiters.
     is_watched: bool,
-    /// Decides which thread serves a request.
     pub(crate) inline_gate: InlineGate,
 }
 
-/// The interval at which waiting processes check their keys. So a killed holder, which nobody
-/// reports, is noticed soon enough for a person, and so is a lost push; a check writes nothing, and
-/// takes microseconds.
+/// The interval at which waiting processes check their keys, for a killed holder, which nobody
+/// reports, and a lost push. A check writes nothing, and takes microseconds.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The same if nobody can be notified.
@@ -139,8 +137,7 @@ impl StoreWorker {
         self.left_over.push(Request::Release(attempt));
     }
 
-    /// Notifies those whom a request concerns, after it was written: whoever is notified finds it
-    /// in the file.
+    /// Notifies those whom a request concerns, after it was written.
     fn tell(&mut self, served: Served, at: Stamp, serving: &mut ServingGuard<'_>) -> Answer {
         let unwanted = self.notifier.tell(serving, served.pushes, at);
         unwanted.into_iter().for_each(|(holder, key)| self.take_back(holder, key));
@@ -163,8 +160,7 @@ impl StoreWorker {
     }
 
     /// Checks whether a waiter of this process holds its key without having been notified, and
-    /// whether a key is free that was handed to nobody: its holder was killed, or the releaser was
-    /// killed before it could notify.
+    /// whether a key is free that was handed to nobody: its holder or its releaser was killed.
     fn look(&mut self) {
         self.looked = ThreadClock::now();
         let mut keys = self.notifier.waiting.keys();

@@ -256,8 +256,7 @@ async fn work_that_writes_nothing_keeps_nobody_from_writing() {
     a_writer(&store).execute_batch("COMMIT").unwrap();
 }
 
-/// A loop that never has to wait would else be the only task that its runtime runs, but for the few
-/// times when it has to.
+/// A loop that never has to wait would be the only task that its runtime runs.
 #[tokio::test]
 async fn a_task_that_asks_again_and_again_lets_others_run() {
     let (_directory, store) = a_used_store().await;
@@ -318,8 +317,7 @@ async fn once_the_log_is_long_it_is_moved_although_nobody_asks_any_more() {
     until(|| (moved() > before).then_some(()));
 }
 
-/// The thread rests until somebody sends it something, and does not know of those who join without
-/// it.
+/// The thread rests until it is sent something, and does not know of those who join without it.
 #[tokio::test]
 async fn waiters_that_join_at_the_same_time_are_all_served() {
     let (_directory, store) = a_used_store().await;

@@ -6,8 +6,7 @@ use rusqlite::{Connection, params};
 use super::{bytes_of, execute, micros};
 use crate::error::FileError;
 
-/// Writes the row of a key that has none; returns true if it did. If nobody removes it, it expires
-/// like a lock without a session.
+/// Writes the row of a key that has none, like a lock without a session; returns true if it did.
 pub(crate) fn acquire(
     connection: &Connection,
     key: &Key,

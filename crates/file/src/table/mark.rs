@@ -36,7 +36,6 @@ pub(crate) fn load_from(
     Ok(())
 }
 
-/// Removes the mark of a key.
 pub(crate) fn forget(connection: &Connection, key: &Key) -> Result<(), FileError> {
     execute(connection, "DELETE FROM mark WHERE key = ?1", [key.as_bytes()]).map(drop)
 }

@@ -66,7 +66,6 @@ pub(super) fn save(
     Ok(was.map_or(0, |shares| shares.all().len()) != is.map_or(0, |shares| shares.all().len()))
 }
 
-/// Removes all shares of a key.
 pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), FileError> {
     execute(connection, "DELETE FROM share WHERE key = ?1", [key]).map(drop)
 }

@@ -6,14 +6,10 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::{execute, micros, share, wait_queue};
 use crate::error::FileError;
 
-/// Removes the ended records of a few rows, and stores in the file where to continue.
-///
-/// It runs when a row is added, and each time reads more rows than that one. So in the time in
-/// which all live rows are added again, all rows are read several times, and ended records cannot
-/// pile up.
+/// Removes the ended records of a few rows, and stores where to continue. It runs when a row is
+/// added, and each time reads more rows than that one, so ended records cannot pile up.
 pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), FileError> {
-    /// More than one, so that the sweep gains on the added rows; few, so that no request becomes
-    /// slow.
+    /// More than one, so that the sweep gains on the added rows; few, so that requests stay fast.
     const ROWS: usize = 8;
     let now = micros(now);
     let hand: Option<Vec<u8>> = connection

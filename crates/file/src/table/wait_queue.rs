@@ -22,10 +22,8 @@ macro_rules! select_waiter {
 }
 
 /// Reads the first waiters, the requester, and the last waiter; the others are numbers between
-/// them.
-///
-/// The waiters before the requester are counted, which takes longer the further back it is. But a
-/// new waiter is last, and of the others only one per process asks again, every few seconds.
+/// them. The waiters before the requester are counted, which takes longer the further back it is;
+/// but a new waiter is last, and of the others only one per process asks again, every few seconds.
 pub(super) fn load(
     connection: &Connection,
     key: &Key,
@@ -126,7 +124,6 @@ pub(super) fn save(
     Ok(())
 }
 
-/// Removes all waiters of a key.
 pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), FileError> {
     execute(connection, "DELETE FROM waiter WHERE key = ?1", [key])?;
     execute(connection, "DELETE FROM struck WHERE key = ?1", [key]).map(drop)

@@ -1,7 +1,6 @@
 //! Finds the process that blocks a file, so that an error can name it.
 //!
-//! A process that was stopped during a transaction blocks the file until it continues or ends;
-//! nobody can take the lock from it.
+//! A process that was stopped during a transaction blocks the file until it continues or ends.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -25,9 +24,8 @@ const SET_UP_LOCK: u8 = 128;
 /// the tables or removes the log. <https://www.sqlite.org/lockingv3.html>
 const LOCKS_OF_FILE: u64 = 1 << 30;
 
-/// How often the kernel's list is read if nobody is found. It is read in pieces, and an entry is
-/// skipped if entries before it are removed in between: in one of a hundred readings, if locks come
-/// and go as fast as they can.
+/// How often the kernel's list is read if nobody is found: an entry is skipped if entries before it
+/// are removed meanwhile, in one of a hundred readings if locks come and go as fast as they can.
 const READINGS: usize = 10;
 
 /// A process that was writing when the kernel was asked.
@@ -39,8 +37,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// The process that writes to the file at a path. `None` if nobody does any more, or the kernel
-    /// does not show it: to a container it shows only the container's own locks.
+    /// The process that writes to the file at a path, if the kernel shows one to this container.
     pub(crate) fn of(file: &Path) -> Option<Self> {
         let place = |path: &Path| {
             let found = stat(path).ok()?;
@@ -82,10 +79,8 @@ fn writes(line: &str, file: &str, index: Option<&str>) -> Option<u32> {
     is_it.then(|| pid.parse().ok()).flatten()
 }
 
-/// Returns true if another process sets up the index of a log at this moment. Then SQLite can neither
-/// read nor tell who it is waiting for.
-///
-/// It opens and closes the index: do not call it while a connection of this process has it open.
+/// Returns true if another process sets up the index of a log at this moment, for which SQLite
+/// would wait. This opens and closes the index: only without a connection of this process.
 pub(crate) fn is_set_up_now(index: &Path) -> bool {
     /// The size by which the index grows. A smaller one has yet to be written.
     const STEP: u64 = 32 * 1024;

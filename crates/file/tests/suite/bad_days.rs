@@ -48,8 +48,7 @@ fn a_file_that_another_keeps_for_longer_than_a_second_is_busy_and_then_serves_ag
     assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
 }
 
-/// Nobody can take the file away from a process that was stopped while it wrote. So requests fail
-/// with an error that names the process to continue or end.
+/// Nobody can take the file away from a process that was stopped while it wrote.
 #[test]
 fn a_process_that_was_stopped_while_it_wrote_is_named_and_ending_it_frees_the_file() {
     let (_directory, file) = a_file();
@@ -72,8 +71,7 @@ fn a_process_that_was_stopped_while_it_wrote_is_named_and_ending_it_frees_the_fi
     assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
 }
 
-/// Regression: a process that was stopped while it created the file was not named. The others were
-/// told that it had a log that was deleted.
+/// Regression: it was not named, and the others were told that it had a log that was deleted.
 #[test]
 fn a_process_that_was_stopped_while_it_created_the_file_is_named() {
     let (_directory, file) = a_file();
@@ -81,8 +79,7 @@ fn a_process_that_was_stopped_while_it_created_the_file_is_named() {
     assert_names_the_stopped(&mut writer, &mut Ledger::at(&file, ByHand::new()));
 }
 
-/// Regression: if a process was stopped while it set up the index of the log, each request of the
-/// others took ten seconds and ended with "locking protocol".
+/// Regression: each request of the others took ten seconds and ended with "locking protocol".
 #[test]
 fn a_process_that_was_stopped_while_it_opened_the_log_is_named() {
     let (_directory, file) = a_file();
@@ -114,8 +111,7 @@ fn assert_names_the_stopped(writer: &mut Process, ledger: &mut Ledger) {
     ledger.open().unwrap();
 }
 
-/// On a tmpfs of 1 MiB in a separate mount namespace, which needs no privileges if the kernel
-/// allows user namespaces.
+/// On a tmpfs of 1 MiB in a mount namespace of its own.
 #[test]
 fn a_full_disk_takes_nothing_and_says_so() {
     let directory = tempfile::tempdir().unwrap();

@@ -107,8 +107,7 @@ fn take_and_release(mut ledger: Ledger) {
         if take(&mut ledger, &attempt).is_some() {
             ledger.serve(Request::Release(attempt)).unwrap();
         }
-        // Only once: nobody reads any more, and a child that cannot write would end before it is
-        // killed.
+        // Only once: nobody reads any more, and a write to a full pipe would block.
         if who == first + 16 {
             println!("at work");
         }
@@ -138,8 +137,7 @@ fn set_up_the_index_until_killed(file: &Path) {
     }
 }
 
-/// On a small separate file system: a lock is held, the disk fills up, and the lock can still be
-/// released.
+/// A lock is held, the small disk fills up, and the lock can still be released.
 fn fill_the_disk(mut ledger: Ledger, file: &Path) {
     ledger.open().unwrap();
     let held = attempt(1, &["held"], 60_000);

@@ -1,9 +1,11 @@
 //! Runtimes for tests: one that is driven by hand, and one with the machine's clocks. Neither runs
 //! tasks; a store has none.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::{BoxFuture, Instant, Runtime};
@@ -14,12 +16,15 @@ use rustix::time::{ClockId, clock_gettime};
 pub(crate) struct ByHand {
     lease_clock: AtomicU64,
     wall_clock: AtomicU64,
+    /// The threads that read the lease clock, as each transaction does.
+    pub(crate) readers: Mutex<HashSet<ThreadId>>,
 }
 
 impl ByHand {
     /// A minute after the boot, in 2023; in microseconds, like all times here.
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { lease_clock: 60_000_000.into(), wall_clock: 1_700_000_000_000_000.into() })
+        let (lease_clock, wall_clock) = (60_000_000.into(), 1_700_000_000_000_000.into());
+        Arc::new(Self { lease_clock, wall_clock, readers: Mutex::default() })
     }
 
     pub(crate) fn lease_clock(&self) -> u64 {
@@ -47,6 +52,7 @@ impl ByHand {
 
 impl Runtime for ByHand {
     fn now(&self) -> Instant {
+        self.readers.lock().unwrap().insert(thread::current().id());
         Instant::from_nanos(self.lease_clock() * 1000)
     }
 

@@ -14,8 +14,7 @@ use crate::clocks::{ByHand, OfTheMachine};
 use crate::queue::Process;
 use crate::seeds::{a_file, a_try, attempt, key, take};
 
-/// LXC, Incus and systemd-nspawn mount a random boot id into each container. Leases of another boot
-/// are void, but the holders of these are alive.
+/// LXC, Incus and systemd-nspawn mount a random boot id into each container.
 #[test]
 fn a_process_with_another_boot_id_is_refused_next_to_a_live_one_and_voids_nothing() {
     let (_directory, file) = a_file();

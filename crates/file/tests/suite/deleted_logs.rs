@@ -69,8 +69,8 @@ fn data_that_only_the_log_contains_survives_its_deletion() {
     assert_eq!(renewed, Answer::Renew(HoldAnswer::Done));
 }
 
-/// Without the session of the process that has the file open, the next one was granted its locks. An
-/// even older version then moved its log into the file, over what the other had read.
+/// Regression: without the session of the process that has the file open, the next was granted its
+/// locks.
 #[test]
 fn a_process_whose_log_and_session_were_deleted_together_excludes_others_until_it_notices() {
     for notices in [true, false] {

@@ -13,8 +13,8 @@ use crate::clocks::OfTheMachine;
 use crate::queue::Process;
 use crate::seeds::{Dice, a_file, attempt, take};
 
-/// The child holds the lock most of the time, and writes continuously. However it ends, the file is
-/// intact, fences keep rising, and the next holder gets the lock when the lease of 150 ms is over.
+/// The child writes continuously. However it ends, the file is intact, fences keep rising, and the
+/// next holder gets the lock when the lease of 150 ms is over.
 #[test]
 fn a_process_killed_at_any_moment_leaves_a_sound_file_and_costs_one_ttl() {
     let (_directory, file) = a_file();

@@ -5,13 +5,12 @@ use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread::ThreadId;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, InspectStore as _, MemberStore as _,
-    ProcessStore as _, Request, Runtime, Store, Ttl, Wait, WaitMode, Wake,
+    Attempt, Fault, GrantAnswer, HoldAnswer, InspectStore as _, MemberStore as _, ProcessStore as _, Request,
+    Runtime, Store, Ttl, Wait, WaitMode, Wake,
 };
 use leasehold_file::{FileStore, Ledger};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -88,8 +87,7 @@ async fn release(store: &FileStore, attempt: &Attempt) {
     while unless_busy(store.release(attempt).await).is_none() {}
 }
 
-/// The answer; `None` if a process without a processor kept the file for too long, so that the
-/// request is to be repeated.
+/// The answer; `None` if a busy machine kept the file for too long, and the request is to be repeated.
 fn unless_busy<T>(answer: Result<T, Fault>) -> Option<T> {
     answer.map_err(|fault| assert!(!fault.is_lasting(), "{fault}")).ok()
 }
@@ -304,9 +302,9 @@ fn a_holder_that_was_killed_is_followed_at_once_although_its_lease_is_long() {
     nothing_is_left(&file);
 }
 
-/// A killed holder notifies nobody, so waiting processes check the state of their keys; if there
-/// are many keys, some at a time. The first ones, as many as are checked at once, have a holder that
-/// lives. A waiter that finds it out by itself asks more than once.
+/// A killed holder notifies nobody, so waiting processes check their keys, some at a time. As many
+/// as are checked at once have a holder that lives. A waiter that finds it out by itself asks more
+/// than once.
 #[tokio::test]
 async fn every_key_of_a_killed_holder_is_found_though_there_are_many() {
     let (_directory, file) = a_file();
@@ -432,9 +430,8 @@ async fn a_store_whose_session_was_removed_starts_another_and_its_waiters_keep_t
     is_free_for(&holder, &next).await;
 }
 
-/// Regression: the next renewal put the lease under a new session, which nobody else kept alive. When
-/// `leasehold run` was killed after that, the next holder had the lock while the supervisor was still
-/// ending the command.
+/// Regression: the next renewal put the lease under a new session. When `leasehold run` was killed
+/// after that, the next holder had the lock while the supervisor was still ending the command.
 #[tokio::test]
 async fn a_lease_lasts_as_long_as_its_lifeline_though_its_session_was_removed() {
     let (_directory, file) = a_file();
@@ -532,41 +529,13 @@ fn a_long_queue_does_not_slow_a_release() {
     assert!(long < short * 3, "{long:?} against {short:?}");
 }
 
-/// Notes which threads read the clock, as each transaction does.
-#[derive(Debug, Default)]
-struct WhoReads(Mutex<Vec<ThreadId>>);
-
-impl Runtime for WhoReads {
-    fn now(&self) -> leasehold_core::Instant {
-        self.0.lock().unwrap().push(std::thread::current().id());
-        OfTheMachine.now()
-    }
-
-    fn since_epoch(&self) -> Duration {
-        OfTheMachine.since_epoch()
-    }
-
-    fn sleep_until(&self, at: leasehold_core::Instant) -> BoxFuture<'static, ()> {
-        OfTheMachine.sleep_until(at)
-    }
-
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        OfTheMachine.spawn(task);
-    }
-
-    fn random(&self) -> u128 {
-        OfTheMachine.random()
-    }
-}
-
-/// Regression: a disk that hung stopped the thread of the program, and so a quorum's requests to
-/// its other members.
+/// Regression: a disk that hung stopped the requests to the other members.
 #[tokio::test]
 async fn a_member_of_a_quorum_never_works_on_the_thread_of_the_program() {
     for is_member in [false, true] {
         let (_directory, file) = a_file();
-        let who_reads = Arc::new(WhoReads::default());
-        let store = FileStore::at(&file, Arc::clone(&who_reads) as _);
+        let clocks = ByHand::new();
+        let store = FileStore::at(&file, Arc::<ByHand>::clone(&clocks));
         if is_member {
             store.as_member().unwrap();
         }
@@ -576,10 +545,9 @@ async fn a_member_of_a_quorum_never_works_on_the_thread_of_the_program() {
         let goes_on = |who| if is_member { who <= 50 } else { begun.elapsed() < Duration::from_secs(20) };
         for who in (1..).take_while(|who| goes_on(*who)) {
             let attempt = attempt(who, &["a"], 60_000);
-            who_reads.0.lock().unwrap().clear();
+            clocks.readers.lock().unwrap().clear();
             store.grant(&attempt, WaitMode::Try).await.unwrap();
-            let readers = std::mem::take(&mut *who_reads.0.lock().unwrap());
-            here = readers.contains(&std::thread::current().id());
+            here = clocks.readers.lock().unwrap().contains(&std::thread::current().id());
             store.release(&attempt).await.unwrap();
             if here {
                 break;

@@ -1,7 +1,7 @@
-//! The file compared with the simplest store: core's `apply` on records in memory. The same
-//! requests at the same times give the same answers, concern the same waiters and leave the same
-//! records, through any connection, before and after the file was closed and opened. Grants of a
-//! connection end when it is closed, which the model is told.
+//! The file compared with core's `apply` on records in memory. The same requests at the same times
+//! give the same answers, concern the same waiters and leave the same records, through any
+//! connection, before and after the file was closed. Grants of a connection end when it is closed,
+//! which the model is told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -132,8 +132,7 @@ impl World {
         self.ledgers += 1;
         let mut ledger = Ledger::at(self.directory.path().join("leases.db"), Arc::clone(&self.clock) as _)
             .in_boot(BootId::new(&self.boots.to_string()));
-        // The first one makes the file. After a reboot, a child that another test has just forked
-        // may keep an earlier ledger alive for a moment.
+        // The first one makes the file. A forked child may keep an earlier ledger alive for a moment.
         let begun = Instant::now();
         while let Err(fault) = ledger.open() {
             assert!(begun.elapsed() < Duration::from_secs(5), "{fault}");
@@ -144,8 +143,7 @@ impl World {
         Numbered(ledger.mortal().with_subscribers(Arc::clone(&self.listening) as _), self.ledgers)
     }
 
-    /// Grants of a ledger end with it. A child that another test has just forked may keep it alive
-    /// for a moment.
+    /// Grants of a ledger end with it, unless a forked child keeps it alive for a moment.
     fn dies(&mut self, ledger: Numbered, witness: &mut Numbered) {
         self.dead.insert(ledger.1);
         self.void_the_dead();
@@ -289,8 +287,7 @@ impl World {
         self.plain.shares.clear();
         self.plain.queues.clear();
         self.plain.voided = Some(self.now());
-        // The file may still have some of the ended leases, and the model none: both give them up
-        // here.
+        // The file may still have some of the ended leases: both give them up here.
         let mut ledger = self.ledger();
         let written = ledger.0.dump().unwrap().fences;
         self.plain.fences =

@@ -17,20 +17,10 @@ use crate::seeds::{attempt, take};
 
 /// A group that probably nobody uses; users need no database entry to have files and locks.
 const GROUP: u32 = 64_100;
-const ANNE: &[&str] = &[
-    "setpriv",
-    "--reuid",
-    "64001",
-    "--regid",
-    "64001",
-    "--groups",
-    "64100",
-    "sh",
-    "-c",
-    "umask 077; exec \"$0\" \"$@\"",
-];
-const BERT: &[&str] = &["setpriv", "--reuid", "64002", "--regid", "64002", "--groups", "64100"];
-const STRANGER: &[&str] = &["setpriv", "--reuid", "64003", "--regid", "64003", "--clear-groups"];
+const STRICT: &str = "umask 077; exec \"$0\" \"$@\"";
+const ANNE: &[&str] = &["setpriv", "--reuid=64001", "--regid=64001", "--groups=64100", "sh", "-c", STRICT];
+const BERT: &[&str] = &["setpriv", "--reuid=64002", "--regid=64002", "--groups=64100"];
+const STRANGER: &[&str] = &["setpriv", "--reuid=64003", "--regid=64003", "--clear-groups"];
 
 /// A store as `leasehold init` makes it; `None` where that is not permitted.
 fn a_store() -> Option<(TempDir, PathBuf)> {

@@ -172,8 +172,7 @@ fn a_path_that_is_not_a_file_is_refused() {
     refused(fifo, &["not a regular file"]);
 }
 
-/// Regression: without a word, a store did without sessions. A killed holder's lock lasted until the
-/// end of its lease, and waiters polled.
+/// Regression: a store did without sessions, so a killed holder's lock lasted, and waiters polled.
 #[test]
 fn a_directory_of_sessions_that_cannot_be_used_is_refused() {
     let (_directory, file) = a_file();
