@@ -11,12 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::Locks;
-use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Named};
 use rustix::process::{Pid, Resource, Signal, getrlimit};
 
 pub(crate) use self::kernel::stop;
 #[cfg(target_os = "linux")]
-pub(crate) use self::kernel::{bit, bits, set_of};
+pub(crate) use self::kernel::{bit, bits};
 use crate::exit::Failure;
 
 /// Signals that ask a program to end, or to which it may give its own meaning.
@@ -78,6 +78,11 @@ pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> 
     let started = thread::Builder::new().name(name.into()).spawn(work);
     ours.thread_set_mask()?;
     started.map(drop)
+}
+
+/// The signals with these bits, the lowest for signal 1. Those without a name, the real-time ones, are left out.
+pub(crate) fn set_of(bits: u64) -> SigSet {
+    Named::iterator().filter(|signal| bits >> (*signal as u32 - 1) & 1 == 1).collect()
 }
 
 /// Makes a write beyond the limit of file sizes an error, which we can explain, instead of our end.

@@ -287,10 +287,6 @@ impl ReleaseLimit {
         Self { began, lease_left, limit, announced: false }
     }
 
-    fn lease_has_ended(&self) -> bool {
-        self.began.elapsed() >= self.lease_left
-    }
-
     fn left(&self) -> Duration {
         self.limit.saturating_sub(self.began.elapsed())
     }
@@ -360,7 +356,7 @@ pub(crate) async fn give_back(
         Some(Err(error)) => {
             ReleaseOutcome::Unconfirmed(format!("{keys}: {error}: others must wait for that"))
         }
-        None if last.lease_has_ended() => ReleaseOutcome::Done,
+        None if last.began.elapsed() >= last.lease_left => ReleaseOutcome::Done,
         None => ReleaseOutcome::Unconfirmed(format!(
             "{keys}: {} did not confirm the release: others may have to wait for the lease's end",
             locks.store()

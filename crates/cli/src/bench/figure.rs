@@ -133,7 +133,8 @@ impl Figures {
             let mut line = |of, unit, values: Vec<f64>| {
                 let rounds = values.len();
                 let Some(spread) = spread(values) else { return };
-                let [median, lowest, highest] = spread.map(in_thousandths);
+                // More digits would claim more precision than was measured.
+                let [median, lowest, highest] = spread.map(|value| (value * 1e3).round() / 1e3);
                 let (figure, tasks) = (row.figure, row.tasks);
                 let line = Line { figure, of, tasks, unit, median, lowest, highest, rounds, store };
                 text.push_str(&json::line(&line));
@@ -188,11 +189,6 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
         even if even.is_multiple_of(2) => f64::midpoint(values[middle - 1], values[middle]),
         _ => values[middle],
     }
-}
-
-/// More digits would claim more precision than was measured.
-fn in_thousandths(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
 }
 
 /// The median, the lowest and the highest.

@@ -102,11 +102,6 @@ pub(crate) fn bits(line: &str) -> u64 {
     bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// The same as a set. Signals without a name, which are the real-time signals, are left out.
-pub(crate) fn set_of(bits: u64) -> SigSet {
-    Named::iterator().filter(|signal| bits >> (*signal as u32 - 1) & 1 == 1).collect()
-}
-
 pub(crate) fn bit(signal: Signal) -> u64 {
     1 << (signal.as_raw() - 1)
 }
@@ -133,6 +128,6 @@ mod tests {
         let blocked = bits("SigBlk");
         some.thread_unblock().unwrap();
         assert_eq!(blocked, bit(Signal::USR2) | bit(Signal::HUP));
-        assert_eq!(set_of(blocked), some);
+        assert_eq!(crate::signals::set_of(blocked), some);
     }
 }

@@ -62,11 +62,6 @@ pub(super) fn ourselves() -> PathBuf {
 /// These kernels do not tell a process that its parent has died; the end of the connection does.
 pub(super) fn when_parent_dies(_: Signal) {}
 
-/// The signals with which the command starts blocked: none, because this kernel does not report them.
-pub(super) fn mask(_: u64) -> SigSet {
-    SigSet::empty()
-}
-
 /// Wakes the supervisor when a child has changed.
 #[derive(Debug)]
 pub(super) struct Wakes(pub(super) UnixStream);

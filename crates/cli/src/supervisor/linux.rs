@@ -61,11 +61,6 @@ pub(super) fn when_parent_dies(signal: Signal) {
     let _ = set_parent_process_death_signal(Some(signal));
 }
 
-/// The signals with which the command starts blocked.
-pub(super) fn mask(blocked: u64) -> SigSet {
-    set_of(blocked)
-}
-
 /// Wakes the supervisor when a child has changed, or the process that started it has died.
 #[derive(Debug)]
 pub(super) struct Wakes(pub(super) SignalFd);

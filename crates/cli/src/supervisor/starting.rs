@@ -11,6 +11,7 @@ use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_s
 use rustix::process::{Pid, getpid, setpgid, setsid};
 
 use super::{kernel, link};
+use crate::signals::set_of;
 
 /// The names under which our processes run that the user did not start. `pkill -9 -f leasehold`
 /// leaves the supervisor, which then ends everything that the command started.
@@ -69,7 +70,7 @@ impl Start {
         files.add_dup2(theirs.as_raw_fd(), io::stdin().as_raw_fd())?;
         let mut attributes = PosixSpawnAttr::init()?;
         attributes.set_pgroup(nix::unistd::Pid::from_raw(self.group.map_or(0, Pid::as_raw_pid)))?;
-        attributes.set_sigmask(&kernel::mask(self.blocked))?;
+        attributes.set_sigmask(&set_of(self.blocked))?;
         attributes
             .set_flags(PosixSpawnFlags::POSIX_SPAWN_SETPGROUP | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK)?;
         let launcher = [LAUNCHER.into(), getpid().to_string().into()];

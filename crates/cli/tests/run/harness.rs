@@ -407,13 +407,18 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Waits until there is something to find.
 #[track_caller]
-pub(crate) fn found<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn found<T>(what: &str, find: impl FnMut() -> Option<T>) -> T {
+    found_or(|| what.into(), find)
+}
+
+#[track_caller]
+pub(crate) fn found_or<T>(missing: impl Fn() -> String, mut find: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
     loop {
         if let Some(found) = find() {
             return found;
         }
-        assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
+        assert!(Instant::now() < end, "not within {LIMIT:?}: {}", missing());
         std::thread::sleep(Duration::from_millis(2));
     }
 }

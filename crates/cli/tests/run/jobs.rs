@@ -131,20 +131,6 @@ fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
 }
 
 #[test]
-fn killing_all_processes_that_have_the_file_open_loses_no_mark() {
-    let site = Site::new();
-    for job in JOBS {
-        site.line(&format!("{job} -- true")).silent(0);
-    }
-    let holder = site.holder(&["another"]);
-    holder.signal(Signal::KILL);
-    holder.finish().died_of(Signal::KILL);
-    for job in JOBS {
-        site.line(&format!("{job} -- echo again")).prints(0, "");
-    }
-}
-
-#[test]
 fn it_is_due_again_when_the_period_is_over() {
     let site = Site::new();
     let run = || site.line("every 2s tick -- echo tick").out;
@@ -255,14 +241,6 @@ fn a_job_whose_end_the_store_refuses_to_record_is_69() {
     done.finish().says(69, &["migrate: done, but that could not be recorded", "run again"]);
     server.text(&["ACL", "SETUSER", "default", "+set"]);
     site.finish(site.run(&["-n", "migrate", "--", "true"])).silent(0);
-}
-
-#[test]
-fn a_store_that_is_away_is_69_and_nothing_runs() {
-    let nowhere = Site::on("redis://127.0.0.1:1");
-    // A wait of a second is not reported.
-    nowhere.line("once -w 1 k -- echo ran").out_is("").says(69, &["127.0.0.1:1"]);
-    nowhere.line("every 1h k -- echo ran").out_is("").says_after_trying(69, &["127.0.0.1:1"]);
 }
 
 #[test]

@@ -6,14 +6,13 @@ use std::num::NonZero;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::harness::{LIMIT, OURS, Site, end_of};
+use crate::harness::{OURS, Site, end_of, found_or};
 
 pub(crate) const CTRL_C: &str = "\x03";
 pub(crate) const CTRL_D: &str = "\x04";
@@ -119,16 +118,12 @@ impl Pty {
     /// Waits until this is shown, after the text of earlier waits.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) {
-        let end = Instant::now() + LIMIT;
-        loop {
-            let shown = self.shown.lock().expect("nobody panics")[self.seen..].to_vec();
-            if let Some(at) = shown.windows(text.len()).position(|place| place == text.as_bytes()) {
-                self.seen += at + text.len();
-                return;
-            }
-            assert!(Instant::now() < end, "no {text:?} behind byte {} of {:?}", self.seen, self.all());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let missing = || format!("{text:?} behind byte {} of {:?}", self.seen, self.all());
+        let at = found_or(missing, || {
+            let shown = &self.shown.lock().expect("nobody panics")[self.seen..];
+            shown.windows(text.len()).position(|place| place == text.as_bytes())
+        });
+        self.seen += at + text.len();
     }
 
     pub(crate) fn all(&self) -> String {
@@ -150,15 +145,10 @@ impl Pty {
     /// The screen, once it shows all of this.
     #[track_caller]
     pub(crate) fn shows(&self, words: &[&str]) -> String {
-        let end = Instant::now() + LIMIT;
-        loop {
-            let screen = self.screen();
-            if words.iter().all(|word| screen.contains(word)) {
-                return screen;
-            }
-            assert!(Instant::now() < end, "no {words:?} on the screen:\n{screen}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let missing = || format!("{words:?} on the screen:\n{}", self.screen());
+        found_or(missing, || {
+            Some(self.screen()).filter(|screen| words.iter().all(|word| screen.contains(word)))
+        })
     }
 
     /// Types keys, and waits until the screen shows all of this.

@@ -184,10 +184,8 @@ fn few_commands_among(strangers: u32) {
     let said = listen(&server);
     server.text(&["CONFIG", "RESETSTAT"]);
     let site = Site::on(&server.url());
-    let begun = Instant::now();
     let mut pty = Pty::start(&site, OURS, &["top"]);
     pty.shows(&["100 held or waited for, 1000 waiting", "waiting for lock:0: 10"]);
-    let found = begun.elapsed();
     let mut slowest = Duration::ZERO;
     let mut respond = |keys: &str, shown: &str| {
         let typed = Instant::now();
@@ -222,17 +220,6 @@ fn few_commands_among(strangers: u32) {
         times.iter().map(|from| times.iter().filter(|at| (*from..*from + 1.0).contains(*at)).count()).max();
     let stats = server.text(&["INFO", "commandstats"]);
     let stats = stats.as_text().unwrap();
-    let costs = |name: &str| {
-        stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default()
-    };
-    println!(
-        "{strangers} strangers' keys: all found after {found:?}; {} commands in {:?}, at most {most:?} in a second; slowest \
-         answer to a key {slowest:?}; {}; {}",
-        times.len(),
-        begun.elapsed(),
-        costs("scan"),
-        costs("evalsha"),
-    );
     assert!(times.len() > 10, "it was not listened to: {times:?}");
     assert!(most.is_some_and(|most| most <= MOST_A_SECOND), "{most:?} commands in a second");
     assert!(slowest < Duration::from_secs(2), "{slowest:?} until a key was answered");
