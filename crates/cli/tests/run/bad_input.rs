@@ -49,7 +49,7 @@ const WRONG: [(&[&str], &str); 41] = [
 ];
 
 /// Senseless lines of all tasks, with the error and the hint if any. `''` is an empty word.
-const WRONG_TASKS: [(&str, &str, &str); 71] = [
+const WRONG_TASKS: [(&str, &str, &str); 74] = [
     ("walk", "no task walk", ""),
     ("run k --", "no command", ""),
     ("run k", "no -- before it", "leasehold run k -- COMMAND"),
@@ -59,6 +59,9 @@ const WRONG_TASKS: [(&str, &str, &str); 71] = [
     ("a -- ls", "no task a", "leasehold run KEY -- COMMAND"),
     ("run --max-ttl 60 k -- true", "--max-ttl: it is for several stores", ""),
     ("run --store redis://h:1 --store redis://h:1 k -- true", "h:1 is in the quorum twice", ""),
+    ("run --store /var/lib/leases.db k -- true", "not a URL; to use a file, write file:PATH", ""),
+    ("run --store leases.db k -- true", "not a URL; to use a file, write file:PATH", ""),
+    ("run --store localhost k -- true", "write file:PATH", ""),
     (
         "run --permits 4 --store redis://h:1 --store redis://h:2 k -- true",
         "a quorum cannot count permits",

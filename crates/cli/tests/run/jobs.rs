@@ -131,6 +131,20 @@ fn a_run_that_is_killed_leaves_the_job_to_the_next_and_nothing_running() {
 }
 
 #[test]
+fn killing_all_processes_that_have_the_file_open_loses_no_mark() {
+    let site = Site::new();
+    for job in JOBS {
+        site.line(&format!("{job} -- true")).silent(0);
+    }
+    let holder = site.holder(&["another"]);
+    holder.signal(Signal::KILL);
+    holder.finish().died_of(Signal::KILL);
+    for job in JOBS {
+        site.line(&format!("{job} -- echo again")).prints(0, "");
+    }
+}
+
+#[test]
 fn it_is_due_again_when_the_period_is_over() {
     let site = Site::new();
     let run = || site.line("every 2s tick -- echo tick").out;
