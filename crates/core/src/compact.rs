@@ -40,10 +40,8 @@ mod tests {
     fn an_optional_number_takes_no_more_space_and_keeps_its_order() {
         assert_eq!(size_of::<Option<Compact>>(), size_of::<u64>());
         for number in [0, 1, u64::MAX - 1] {
-            assert_eq!(
-                (Compact::new(number).get(), format!("{:?}", Compact::new(number))),
-                (number, number.to_string())
-            );
+            let compact = Compact::new(number);
+            assert_eq!((compact.get(), format!("{compact:?}")), (number, number.to_string()));
         }
         assert_eq!(Compact::new(u64::MAX), Compact::new(u64::MAX - 1));
         assert!(Some(Compact::new(0)) > None && Compact::new(1) > Compact::new(0));

@@ -566,7 +566,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "",
         tests: &[(
             Store,
-            "replicas::a_mark_that_another_connection_deleted_is_gone_only_when_it_is_gone_at_the_replica",
+            "replicas::a_mark_counts_only_when_the_replica_has_it_and_is_gone_only_when_it_is_gone_there",
         )],
     },
     Bug {

@@ -159,10 +159,7 @@ fn an_answer_that_never_comes_loses_the_lease_at_its_end() {
     assert_eq!(machine.next(START + 8 * SECOND), RenewalStep::WaitUntil(START + 9 * SECOND));
     assert_eq!(machine.next(START + 9 * SECOND), RenewalStep::Lost(Loss::Expired { fault: None }));
     machine.handle_answer(START + 9 * SECOND, HoldAnswer::Done);
-    assert!(
-        matches!(machine.next(START + 9 * SECOND), RenewalStep::Lost(_)),
-        "a late answer brings nothing back"
-    );
+    assert!(matches!(machine.next(START + 9 * SECOND), RenewalStep::Lost(_)), "it is too late");
 }
 
 #[test]

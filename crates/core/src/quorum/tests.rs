@@ -212,10 +212,8 @@ fn a_lock_is_said_to_be_held_only_if_enough_members_are_likely_to_answer() {
 fn an_attempt_that_waits_is_in_one_queue_and_asks_that_member_first() {
     let mut world = World::of(3);
     let asked = world.ask(WAIT);
-    assert_eq!(
-        [0, 1, 2].map(|member| asked[member].asks),
-        [WAIT, WaitMode::Try, WaitMode::Try].map(Asks::Grant)
-    );
+    let modes = [0, 1, 2].map(|member| asked[member].asks);
+    assert_eq!(modes, [WAIT, WaitMode::Try, WaitMode::Try].map(Asks::Grant));
     for question in &asked {
         world.says(question, busy(1, (question.member == 0).then_some(0)));
     }

@@ -18,8 +18,8 @@ use servers::{Cluster, Flavor, Proxy, Reply, Server};
 use crate::login::MINIMAL;
 use crate::queue::{WAIT, held_and_awaited, let_go, lock, scripts, subscribe, until, until_queued};
 use crate::world::{
-    as_user, at_member, attempt, behind_a_proxy, cluster_store, every_server, grant, granted, key, lasting,
-    passing, runtime, started, started_with, store, value,
+    as_user, at_member, attempt, behind_a_proxy, breaking, cluster_store, every_server, grant, granted, key,
+    lasting, passing, runtime, started, started_with, store, value,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -131,11 +131,7 @@ async fn a_lock_that_somebody_waits_for_is_handed_on_and_the_next_requests_skip_
             assert_eq!(batches() - before, in_vain, "{flavor}");
             let before = batches();
             let_go(&there, &second).await;
-            assert_eq!(
-                batches() - before,
-                0,
-                "{flavor}: a waiter releases by the script of a single request"
-            );
+            assert_eq!(batches() - before, 0, "{flavor}: a waiter releases alone");
             assert_eq!(value(&server, "k"), None);
         }
     }
@@ -214,18 +210,8 @@ async fn an_obstacle_to_one_request_in_a_batch_does_not_stop_the_others() {
         granted(grant(&store(&server.url()), &rival).await);
         let store = store(&server.url());
         store.open().await.unwrap();
-        let names = [
-            "free",
-            "alone",
-            "list",
-            "strangers",
-            "odd fence:",
-            "no fence:",
-            "spent:",
-            "ahead:",
-            "held",
-            "last",
-        ];
+        let [odd, none, spent, ahead] = ["odd fence:", "no fence:", "spent:", "ahead:"];
+        let names = ["free", "alone", "list", "strangers", odd, none, spent, ahead, "held", "last"];
         let ours = names.map(|name| attempt(&[name]));
         let answers = grants(&store, &ours).await;
         for (name, answer) in names.iter().zip(answers) {
@@ -288,12 +274,7 @@ async fn a_release_in_a_batch_deletes_only_what_is_the_callers() {
         let fences = grants(&store, &ours).await.into_iter().map(granted).collect::<Vec<_>>();
         let next = attempt(&["taken"]);
         let other = crate::world::store(&server.url());
-        let broken = other
-            .break_lease(
-                &key("taken"),
-                &leasehold_core::LeaseBreak::new(fences[1], leasehold_core::BreakNote::default()),
-            )
-            .await;
+        let broken = other.break_lease(&key("taken"), &breaking(fences[1])).await;
         assert!(matches!(broken, Ok(BreakAnswer::Broken { .. })), "{broken:?}");
         let fence = granted(grant(&other, &next).await);
         server.text(&["DEL", "list", "gone"]);
@@ -368,10 +349,7 @@ async fn every_grant_of_a_batch_whose_answer_is_lost_is_undone() {
         for answer in grants(&store, &ours).await {
             passing(answer, &[]);
         }
-        assert!(
-            (0..20).any(|nth| value(&server, &format!("k{nth}")).is_some()),
-            "{flavor}: nothing came there"
-        );
+        assert!((0..20).any(|nth| value(&server, &format!("k{nth}")).is_some()), "{flavor}: nothing came");
         proxy.heal();
         for attempt in &ours {
             crate::queue::give_up(&store, attempt).await;

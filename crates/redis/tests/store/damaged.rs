@@ -2,8 +2,8 @@
 //! and only for that lock.
 
 use leasehold_core::{
-    AdminStore as _, Attempt, BreakNote, Claim, Fault, FaultCause, FaultKind, Fence, GrantAnswer,
-    InspectStore as _, KeyState, LeaseBreak, Mark, MarkStore as _, Stamp, Store, WaitMode,
+    AdminStore as _, Attempt, Claim, Fault, FaultCause, FaultKind, Fence, GrantAnswer, InspectStore as _,
+    KeyState, MarkStore as _, Store, WaitMode,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::slot::{Side, side_key};
@@ -12,7 +12,9 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use crate::queue::{BOTH, WAIT};
-use crate::world::{attempt, every_server, grant, granted, info, key, lasting, started, store};
+use crate::world::{
+    attempt, breaking, every_server, grant, granted, info, key, lasting, mark_of, started, store,
+};
 
 const FLAVORS: [Flavor; 3] = [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91];
 /// The first one makes the key count as contended: a batch does not look at the others.
@@ -30,7 +32,6 @@ fn shared(of: &Attempt) -> Attempt {
 /// The faults of all kinds of requests for a key.
 async fn faults(store: &RedisStore, holder: &Attempt, name: &str) -> Vec<Fault> {
     let other = attempt(&[name]);
-    let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
     let all = [
         store.grant(&other, WaitMode::Try).await.map(drop),
         store.grant(&attempt(&[name]), WAIT).await.map(drop),
@@ -38,8 +39,8 @@ async fn faults(store: &RedisStore, holder: &Attempt, name: &str) -> Vec<Fault> 
         store.grant(&shared(&attempt(&[name])), WAIT).await.map(drop),
         store.renew(from_ref(holder)).await.remove(0).map(drop),
         store.inspect(&key(name)).await.map(drop),
-        store.mark(holder, &mark, Duration::from_secs(1)).await.map(drop),
-        store.break_lease(&key(name), &LeaseBreak::new(Fence::MAX, BreakNote::default())).await.map(drop),
+        store.mark(holder, &mark_of(Fence::MAX), Duration::from_secs(1)).await.map(drop),
+        store.break_lease(&key(name), &breaking(Fence::MAX)).await.map(drop),
         store.release(holder).await.map(drop),
         store.give_up(&other).await.map(drop),
     ];

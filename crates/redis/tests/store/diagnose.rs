@@ -155,7 +155,7 @@ async fn a_user_that_may_not_subscribe_gets_a_finding_with_the_cost() {
         {
             let rules: Vec<_> = MINIMAL.split(' ').filter(|word| *word != rule).collect();
             let server = Server::setup(flavor).acl_user("app", &rules.join(" ")).start();
-            let store = store(&format!("redis://app:secret@127.0.0.1:{}?protocol={protocol}", server.port()));
+            let store = store(&format!("{}?protocol={protocol}", as_user(&server, "app")));
             mends(&server, &store, "push", Severity::Warning, &["may not"]).await;
         }
     }
@@ -168,7 +168,7 @@ async fn a_user_that_may_not_publish_leaves_waiters_untold_for_some_seconds() {
     for protocol in ["resp3", "resp2"] {
         let rules: Vec<_> = MINIMAL.split(' ').filter(|word| *word != "+publish").collect();
         let server = Server::setup(Flavor::Redis82).acl_user("app", &rules.join(" ")).start();
-        let store = store(&format!("redis://app:secret@127.0.0.1:{}?protocol={protocol}", server.port()));
+        let store = store(&format!("{}?protocol={protocol}", as_user(&server, "app")));
         let findings = diagnosed(&store).await;
         let why = &found(&findings, "push", Severity::Warning, &["may not run publish"]).why;
         assert!(why.contains("after some seconds") && !why.contains("times a second"), "{why}");

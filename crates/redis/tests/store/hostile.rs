@@ -90,8 +90,7 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
     for flavor in Flavor::ALL {
         for protocol in BOTH {
             let server = with_a_hostile_user(flavor);
-            let at =
-                || store(&format!("redis://lock:secret@127.0.0.1:{}?protocol={protocol}", server.port()));
+            let at = || store(&format!("{}?protocol={protocol}", as_user(&server, "lock")));
             let [first, second, third] = [(); 3].map(|()| (at(), attempt(&["app:k"])));
             granted(first.0.grant(&first.1, WaitMode::Try).await);
             waits(&second.0, &second.1).await;
@@ -102,11 +101,8 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
             // digits are known.
             assert_eq!(first.0.release(&first.1).await, Ok(HoldAnswer::Done));
             let woken = second.0.woken(&second.1).await;
-            assert!(
-                matches!(woken, Wake::Granted { .. }),
-                "{flavor} {protocol}: {woken:?} {:?}",
-                hostile.hears()
-            );
+            let heard = hostile.hears();
+            assert!(matches!(woken, Wake::Granted { .. }), "{flavor} {protocol}: {woken:?} {heard:?}");
             assert_eq!(second.0.renew(std::slice::from_ref(&second.1)).await, [Ok(HoldAnswer::Done)]);
             let [holds, waits] = [&second.1, &third.1].map(|attempt| attempt.holder.digits());
             let granted = hostile.hears_of(&format!("g {holds} ")).await;
@@ -137,11 +133,8 @@ async fn a_user_that_may_publish_but_not_read_the_key_cannot_forge_a_grant() {
             assert!(value(&server, "app:k").unwrap().contains(&holds), "{flavor} {protocol}: taken back");
 
             // No message named a key.
-            let told: Vec<_> = hostile.heard.iter().filter(|heard| heard.contains("app:k")).collect();
-            assert!(
-                told.iter().all(|heard| heard.starts_with("g ") && heard.contains(" 60000 ")),
-                "{told:?}"
-            );
+            let mut told = hostile.heard.iter().filter(|heard| heard.contains("app:k"));
+            assert!(told.all(|heard| heard.starts_with("g ") && heard.contains(" 60000 ")), "{told:?}");
 
             // The real hand-over still works.
             assert_eq!(second.0.release(&second.1).await, Ok(HoldAnswer::Done));

@@ -17,12 +17,6 @@ pub(crate) async fn lent(server: &Server) -> RedisStore {
     RedisStore::from_connection(connect(&server.url()).await, "ours", runtime())
 }
 
-/// A store over one that does.
-async fn lent_manager(server: &Server) -> RedisStore {
-    let manager = redis::Client::open(server.url()).unwrap().get_connection_manager().await.unwrap();
-    RedisStore::from_connection(manager, "ours", runtime())
-}
-
 pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
     store.open().await.unwrap();
     assert_eq!(store.name(), "ours");
@@ -48,39 +42,20 @@ pub(crate) async fn gives_up_a_stuck_grant(server: &Server, store: &RedisStore) 
     assert_eq!(value(server, "k"), None);
 }
 
-/// redis-dlm: clients that the application already has.
+/// redis-dlm: clients that the application already has. redis-rs never restores such a connection, and
+/// we cannot create one: so the docs of `from_connection` say which to lend.
 #[tokio::test]
-async fn a_multiplexed_connection_can_be_lent() {
-    let server = Server::start(Flavor::Redis70);
-    it_works(&server, &lent(&server).await).await;
-}
-
-#[tokio::test]
-async fn a_connection_manager_can_be_lent_and_comes_back_after_a_restart() {
+async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back_after_a_restart() {
     let server = Server::start(Flavor::Valkey91);
-    let store = lent_manager(&server).await;
-    it_works(&server, &store).await;
+    let manager = redis::Client::open(server.url()).unwrap().get_connection_manager().await.unwrap();
+    let managed = RedisStore::from_connection(manager, "ours", runtime());
+    let multiplexed = lent(&server).await;
+    it_works(&server, &multiplexed).await;
+    it_works(&server, &managed).await;
     server.restart();
-    passing(store.inspect(&key("k")).await, &[]);
-    for _ in 0..50 {
-        if store.open().await.is_ok() {
-            return it_works(&server, &store).await;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("it never came back");
-}
-
-/// redis-rs never restores such a connection, and we cannot create one: so the docs of
-/// `from_connection` say which to lend.
-#[tokio::test]
-async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {
-    let server = Server::start(Flavor::Redis70);
-    let (multiplexed, managed) = (lent(&server).await, lent_manager(&server).await);
-    multiplexed.open().await.unwrap();
-    managed.open().await.unwrap();
-    server.text(&["CLIENT", "KILL", "TYPE", "normal"]);
+    passing(managed.inspect(&key("k")).await, &[]);
     until_answered(Duration::from_secs(10), || managed.open()).await;
+    it_works(&server, &managed).await;
     for _ in 0..3 {
         passing(multiplexed.inspect(&key("k")).await, &[]);
     }

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_core::{AdminStore as _, InspectStore as _, Mark, MarkStore as _, ScanPosition, Stamp, Store};
+use leasehold_core::{AdminStore as _, InspectStore as _, MarkStore as _, ScanPosition, Store};
 use leasehold_redis::slot::{Side, side_key};
 use servers::{Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
 use crate::watching::scanned;
-use crate::world::{as_user, attempt, grant, granted, key, lasting, passing, started, store};
+use crate::world::{
+    as_user, attempt, breaking, grant, granted, key, lasting, mark_of, passing, started, store,
+};
 
 fn named(states: &[leasehold_core::KeyState]) -> Vec<String> {
     states.iter().map(|state| state.key.to_string()).collect()
@@ -75,15 +77,8 @@ async fn marks_and_breaks_are_listed_although_something_else_is_in_the_place_of_
         }
         let ours = attempt(&["k"]);
         let fence = granted(grant(&store, &ours).await);
-        let mark = Mark::new(Stamp::from_micros(1), fence, None);
-        store.mark(&ours, &mark, Duration::from_secs(60)).await.unwrap();
-        store
-            .break_lease(
-                &key("k"),
-                &leasehold_core::LeaseBreak::new(fence, leasehold_core::BreakNote::default()),
-            )
-            .await
-            .unwrap();
+        store.mark(&ours, &mark_of(fence), Duration::from_secs(60)).await.unwrap();
+        store.break_lease(&key("k"), &breaking(fence)).await.unwrap();
         let marks = store.list_marks(b"").await.unwrap();
         assert!(marks.len() == 1 && marks[0].0 == key("k"), "{flavor}: {marks:?}");
         let breaks = store.list_breaks(b"").await.unwrap();

@@ -1,8 +1,8 @@
 //! Passwords, users and their permissions.
 
 use leasehold_core::{
-    Answer, Attempt, Claim, Fence, HoldAnswer, InspectStore as _, Mark, MarkStore as _, MemberStore as _,
-    Request, Stamp, Store, Wait,
+    Answer, Attempt, Claim, Fence, HoldAnswer, InspectStore as _, MarkStore as _, MemberStore as _, Request,
+    Store, Wait,
 };
 use leasehold_redis::wire::channel_of;
 use servers::{Flavor, Server, Setup, Watched};
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use crate::queue::{WAIT, left_behind, until_answered};
 use crate::world::{
-    a_minute_later, as_user, ask, at_member, attempt, claiming, connect, grant, granted, key, lasting, store,
-    value,
+    a_minute_later, as_user, ask, at_member, attempt, claiming, connect, grant, granted, key, lasting,
+    mark_of, store, value,
 };
 
 /// The line of `docs/wire.md`; a test checks that the page has it.
@@ -53,7 +53,7 @@ async fn a_user_with_the_documented_permissions_can_do_everything() {
             grant(&store, &attempt(&["app:b"])).await.unwrap();
             assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
             assert_eq!(store.inspect(&key("app:b")).await.unwrap().holders.len(), 1);
-            let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
+            let mark = mark_of(Fence::MAX);
             assert_eq!(store.mark(&ours, &mark, Duration::from_secs(1)).await, Ok(HoldAnswer::Done));
             assert_eq!(store.marked(&key("app:b")).await.unwrap().mark, Some(mark));
             assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
@@ -249,10 +249,8 @@ async fn the_documented_permissions_are_enough_under_sentinels_and_with_replicas
         let nobody = watched.url().replace("://", "://lock:secret@");
         lasting(grant(&store(&nobody), &ours).await, &["sentinel-password-file"]);
         let wrong = url("lock", "looker").replace(":secret@", ":wr0ng@");
-        lasting(
-            grant(&store(&wrong), &ours).await,
-            &["user lock or its password", "(the master, 127.0.0.1:"],
-        );
+        let words = ["user lock or its password", "(the master, 127.0.0.1:"];
+        lasting(grant(&store(&wrong), &ours).await, &words);
     }
 }
 
@@ -288,9 +286,7 @@ async fn a_password_may_be_in_a_file_that_no_other_user_can_read() {
 #[tokio::test]
 async fn the_password_file_of_the_sentinels_is_named_as_theirs() {
     let sentinel = Server::start(Flavor::Redis70);
-    let url = format!(
-        "redis+sentinel://127.0.0.1:{}/locks?sentinel-password-file=/nowhere/password",
-        sentinel.port()
-    );
+    let query = "sentinel-password-file=/nowhere/password";
+    let url = format!("redis+sentinel://127.0.0.1:{}/locks?{query}", sentinel.port());
     lasting(store(&url).open().await, &["sentinel-password-file=/nowhere/password: No such file"]);
 }

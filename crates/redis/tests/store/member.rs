@@ -5,8 +5,8 @@ use std::task::{Context, Wake as Woken, Waker};
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    AdminStore as _, Attempt, BreakAnswer, BreakNote, Claim, Fault, FaultKind, Fence, GrantAnswer,
-    HoldAnswer, InspectStore as _, LeaseBreak, MemberStore as _, Proposal, RaiseAnswer, Store, Ttl, Wake,
+    AdminStore as _, Attempt, BreakAnswer, Claim, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer,
+    InspectStore as _, MemberStore as _, Proposal, RaiseAnswer, Store, Ttl, Wake,
 };
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
@@ -14,11 +14,11 @@ use servers::{Flavor, Reply, Server};
 use crate::lent::lent;
 use crate::queue::{WAIT, until};
 use crate::queue_order::SOON;
-use crate::replicas::pair;
+use crate::replicas::{pair, patient_and_not};
 use crate::settling::{arrives, cut_off, given_up_as_it_arrives};
 use crate::world::{
-    a_minute_later, as_user, attempt, claiming, grant, granted, key, lasting, passing, runtime, started_with,
-    store, value,
+    a_minute_later, as_user, attempt, breaking, claiming, grant, granted, key, lasting, passing, runtime,
+    started_with, store, value,
 };
 
 /// As short as a quorum's longest ttl may be.
@@ -57,10 +57,8 @@ async fn sits_it_out(store: &RedisStore) -> Duration {
                 return begun.elapsed();
             }
             Err(fault) if fault.kind == FaultKind::Quarantined => {
-                assert!(
-                    fault.reason.contains("s more (first use, or restarted without its state)"),
-                    "{fault}"
-                );
+                let why = "s more (first use, or restarted without its state)";
+                assert!(fault.reason.contains(why), "{fault}");
                 let nearly_over = begun.elapsed() + Duration::from_millis(500) > QUARANTINE;
                 for refused in [rejoin(store, &ours).await.err(), store.raise(&ours).await.err()] {
                     let kind = refused.map(|fault| fault.kind);
@@ -135,10 +133,7 @@ async fn a_replica_that_was_promoted_abstains() {
 async fn whatever_a_member_grants_raises_or_keeps_counts_only_when_its_replica_has_it() {
     for flavor in Flavor::ALL {
         let (master, replica) = pair(flavor).await;
-        let [patient, store] = ["5s", "100ms"].map(|limit| {
-            let query = "quarantine=no&replicas=1&call-limit=10s";
-            store(&format!("{}?{query}&replicas-limit={limit}", master.url()))
-        });
+        let [patient, store] = patient_and_not(&master);
         let longest = Ttl::new(MAX_TTL).unwrap();
         let [ours, alone, together] =
             ["k", "alone", "together"].map(|key| proposing(&[key]).with_ttl(longest));
@@ -159,10 +154,7 @@ async fn whatever_a_member_grants_raises_or_keeps_counts_only_when_its_replica_h
 #[tokio::test]
 async fn a_release_in_a_batch_counts_whether_or_not_a_replica_confirms_the_grants() {
     let (master, replica) = pair(Flavor::Redis82).await;
-    let [patient, store] = ["5s", "100ms"].map(|limit| {
-        let query = "quarantine=no&replicas=1&call-limit=10s";
-        store(&format!("{}?{query}&replicas-limit={limit}", master.url()))
-    });
+    let [patient, store] = patient_and_not(&master);
     let [ours, next] = ["k", "l"].map(|key| proposing(&[key]));
     granted(grant(&patient, &ours).await);
     store.open().await.unwrap();
@@ -206,8 +198,7 @@ async fn a_break_at_a_member_counts_the_fences_of_the_key() {
         // Ahead of the clock: only counting leads above it.
         let ahead = store.raise(&at_fence(&ours, clock() + 1_900_000)).await.unwrap();
         let RaiseAnswer::Raised { fence } = ahead else { panic!("{flavor}: {ahead:?}") };
-        let broken =
-            store.break_lease(&key("x:a"), &LeaseBreak::new(fence, BreakNote::default())).await.unwrap();
+        let broken = store.break_lease(&key("x:a"), &breaking(fence)).await.unwrap();
         assert!(matches!(broken, BreakAnswer::Broken { .. }), "{flavor}: {broken:?}");
         let handed = store.inspect(&key("x:a")).await.unwrap().holders;
         assert!(handed[0].fence > Some(fence), "{flavor}: {handed:?} after {fence}");

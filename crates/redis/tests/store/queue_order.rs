@@ -68,10 +68,7 @@ async fn an_acquisition_costs_two_commands_at_any_queue_length() {
             // On a busy machine a PING may become due, or an answer come too late.
             let mut costs = Vec::new();
             while costs.iter().all(|cost| *cost > 2.02) {
-                assert!(
-                    costs.len() < 4,
-                    "{flavor}, {tasks} tasks in {processes} processes: {costs:?} commands each"
-                );
+                assert!(costs.len() < 4, "{flavor}, {tasks} tasks, {processes} processes: {costs:?} each");
                 costs.push(cost(&server.url(), &server, tasks, processes, rounds).await);
             }
             assert!(costs.iter().all(|cost| *cost >= 2.0), "{flavor}: {costs:?}: they were counted");

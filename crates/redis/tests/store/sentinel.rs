@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, Store};
+use leasehold_core::{Attempt, GrantAnswer, HoldAnswer, InspectStore as _, Store};
+use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server, Watched};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -27,10 +28,7 @@ const FOLLOWED_WITHIN: Duration = Duration::from_secs(5);
 const FOLLOWED_ONCE_NAMED: Duration = Duration::from_secs(1);
 
 /// Asks until it is answered, and returns how long that took.
-async fn renewed(
-    store: &leasehold_redis::RedisStore,
-    attempt: &leasehold_core::Attempt,
-) -> (HoldAnswer, Duration) {
+async fn renewed(store: &RedisStore, attempt: &Attempt) -> (HoldAnswer, Duration) {
     let began = Instant::now();
     let renew = || async { store.renew(from_ref(attempt)).await.remove(0) };
     (until_answered(2 * FOLLOWED_WITHIN, renew).await, began.elapsed())
@@ -77,8 +75,8 @@ async fn is_found_and_followed(flavor: Flavor) {
         let ours = attempt(&["k"]);
         granted(grant(&store, &ours).await);
         assert!(value(&watched.servers[master], "k").is_some());
-        until("the replica has it", FOLLOWED_WITHIN, || value(&watched.servers[1 - master], "k").is_some())
-            .await;
+        let has_it = || value(&watched.servers[1 - master], "k").is_some();
+        until("the replica has it", FOLLOWED_WITHIN, has_it).await;
         watched.servers[master].kill_9();
         let naming = watched.clone();
         let named = spawn_blocking(move || {
@@ -157,10 +155,8 @@ async fn a_queued_waiter_is_notified_by_the_new_master() {
         lock(&here, &holder).await;
         let [waiter] = wait_in_line(&watched.servers[0], [(&there, &first)]).await;
         watched.fail_over();
-        until("the sentinels agree", Duration::from_secs(10), || {
-            (0..3).all(|sentinel| watched.master_by(sentinel) == 1)
-        })
-        .await;
+        let agree = || (0..3).all(|sentinel| watched.master_by(sentinel) == 1);
+        until("the sentinels agree", Duration::from_secs(10), agree).await;
         until_queued(&watched.servers[1], &[&first]).await;
         until("it hears there", FOLLOWED_WITHIN, || listeners(&watched.servers[1]) >= 1).await;
         let took = hand_over(&here, &holder, waiter).await;
@@ -183,8 +179,8 @@ async fn a_waiter_notices_a_master_that_was_demoted_without_notice() {
         watched.sentinels.iter().for_each(Server::stop);
         watched.servers[1].text(&["REPLICAOF", "NO", "ONE"]);
         watched.servers[0].text(&["REPLICAOF", "127.0.0.1", &watched.servers[1].port().to_string()]);
-        until("the demoted one is left", Duration::from_secs(2), || listeners(&watched.servers[0]) == 0)
-            .await;
+        let is_left = || listeners(&watched.servers[0]) == 0;
+        until("the demoted one is left", Duration::from_secs(2), is_left).await;
         watched.sentinels.iter().for_each(Server::cont);
     }
 }
@@ -300,10 +296,8 @@ async fn errors_name_the_sentinels_and_what_each_said() {
     watched.sentinels[0].kill_9();
     watched.sentinels[2].stop();
     let silent = store(&watched.url()).open().await;
-    passing(
-        silent,
-        &[&format!("{}: cannot connect", ports[0]), &format!("{}: no answer within 450ms", ports[2])],
-    );
+    let words = [format!("{}: cannot connect", ports[0]), format!("{}: no answer within 450ms", ports[2])];
+    passing(silent, &words.each_ref().map(String::as_str));
     watched.sentinels[2].cont();
 }
 

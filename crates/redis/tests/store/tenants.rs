@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, BreakAnswer, BreakNote, GrantAnswer, HoldAnswer, InspectStore as _, LeaseBreak, Notice,
-    Store, WaitMode, Wake,
+    AdminStore as _, BreakAnswer, GrantAnswer, HoldAnswer, InspectStore as _, Notice, Store, WaitMode, Wake,
 };
 use servers::{Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
 use crate::queue::{BOTH, channels_like, commands, lock, until, waits};
-use crate::world::{as_user, attempt, granted, key, login, store, value};
+use crate::world::{as_user, attempt, breaking, granted, key, login, store, value};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -21,6 +20,10 @@ fn rules(prefix: &str) -> String {
 
 fn two_tenants(flavor: Flavor) -> Server {
     Server::setup(flavor).acl_user("a", &rules("a:")).acl_user("b", &rules("b:")).start()
+}
+
+fn is_refused(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(why) if why.starts_with("NOPERM"))
 }
 
 #[test]
@@ -44,10 +47,7 @@ async fn a_tenant_has_fences_of_its_own() {
         let spend = |key| ["SET", key, "9007199254740991"];
         for fence_key in ["leasehold:c{-}a:", "leasehold:c{-}"] {
             let refused = hostile.text(&spend(fence_key)).unwrap();
-            assert!(
-                matches!(&refused, Reply::Error(why) if why.starts_with("NOPERM")),
-                "{flavor}: {refused:?}"
-            );
+            assert!(is_refused(&refused), "{flavor}: {refused:?}");
         }
         assert_eq!(hostile.text(&spend("leasehold:c{-}b:")).unwrap(), Reply::Simple("OK".into()));
         let spent = at("b").grant(&attempt(&["b:other"]), WaitMode::Try).await;
@@ -91,8 +91,7 @@ async fn a_tenant_can_neither_subscribe_nor_publish_to_the_channels_of_another()
                     let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
                     hostile.send(&words).unwrap();
                     let refused = hostile.receive().unwrap();
-                    let is_refused = matches!(&refused, Reply::Error(error) if error.starts_with("NOPERM"));
-                    assert!(is_refused, "{flavor} {protocol} {channel}: {refused:?}");
+                    assert!(is_refused(&refused), "{flavor} {protocol} {channel}: {refused:?}");
                 }
                 tried += 1;
             }
@@ -116,7 +115,7 @@ async fn a_tenant_is_notified_at_once_that_its_lease_was_broken() {
         let mut notices = holds.notices().unwrap();
         let fence = granted(holds.grant(&ours, WaitMode::Try).await);
         until("it listens", SOON, || !channels_like(&server, "leasehold:a:broken").is_empty()).await;
-        let broken = at().break_lease(&key("a:k"), &LeaseBreak::new(fence, BreakNote::default())).await;
+        let broken = at().break_lease(&key("a:k"), &breaking(fence)).await;
         assert!(matches!(broken, Ok(BreakAnswer::Broken { .. })), "{broken:?}");
         let heard = tokio::time::timeout(SOON, notices.next()).await;
         assert_eq!(heard.ok(), Some(Notice::Broken { holder: ours.holder }), "{flavor}");

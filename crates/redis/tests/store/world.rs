@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BoxFuture, Claim, Fault, FaultKind, Fence, GrantAnswer, Holder, Instant, Key, Label,
-    Proposal, Request, Runtime, Store, Ttl, WaitMode,
+    Answer, Attempt, BoxFuture, BreakNote, Claim, Fault, FaultKind, Fence, GrantAnswer, Holder, Instant, Key,
+    Label, LeaseBreak, Mark, Proposal, Request, Runtime, Stamp, Store, Ttl, WaitMode,
 };
 use leasehold_redis::script::{call_for, decode};
 use leasehold_redis::{ClusterStore, RedisStore};
@@ -104,13 +104,9 @@ pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
 }
 
 /// The answer of the script of a single request.
-pub(crate) async fn ask(
-    connection: &mut MultiplexedConnection,
-    request: &Request,
-    window: Duration,
-) -> Answer {
+pub(crate) async fn ask(by: &mut MultiplexedConnection, request: &Request, window: Duration) -> Answer {
     let call = call_for(request, window);
-    decode(request, call.by_text().query_async(connection).await.unwrap()).unwrap().answer
+    decode(request, call.by_text().query_async(by).await.unwrap()).unwrap().answer
 }
 
 pub(crate) fn key(name: &str) -> Key {
@@ -132,6 +128,14 @@ pub(crate) fn claiming(claim: Claim) -> Attempt {
 pub(crate) fn at_member(attempt: &Attempt) -> Attempt {
     let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
     attempt.at_member(attempt.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl })
+}
+
+pub(crate) fn breaking(fence: Fence) -> LeaseBreak {
+    LeaseBreak::new(fence, BreakNote::default())
+}
+
+pub(crate) fn mark_of(fence: Fence) -> Mark {
+    Mark::new(Stamp::from_micros(1), fence, None)
 }
 
 /// As if the member had begun to abstain a minute earlier.

@@ -18,10 +18,7 @@ fn a_lease_is_over_at_the_instant_of_its_end() {
         assert!(records.holder_ids(&key("a"), at(110).now).is_empty());
         assert_eq!(records.holding(&key("a"), at(110).now), None);
         assert!(records.holders(&key("a"), at(110).now).is_empty());
-        assert!(matches!(
-            apply(&mut records, Request::Renew(one), &at(110)).answer,
-            Answer::Renew(HoldAnswer::NotHeld { .. })
-        ));
+        assert!(matches!(renew(&mut records, &one, &at(110)), HoldAnswer::NotHeld { .. }));
     }
 }
 
@@ -51,14 +48,9 @@ fn a_fence_is_remembered_up_to_its_end() {
 fn only_ended_records_are_forgotten() {
     let mut records = Records::default();
     let foreign = |ends| Lock::new(Content::Foreign(b"x"[..].into()), ends);
-    for (name, ends) in [
-        ("before", Some(at(49).now)),
-        ("now", Some(at(50).now)),
-        ("later", Some(at(51).now)),
-        ("never", None),
-    ] {
-        records.locks.insert(key(name), foreign(ends));
-        let ends = ends.unwrap_or(at(52).now);
+    for (name, second) in [("before", Some(49)), ("now", Some(50)), ("later", Some(51)), ("never", None)] {
+        records.locks.insert(key(name), foreign(second.map(|second| at(second).now)));
+        let ends = at(second.unwrap_or(52)).now;
         records.fences.insert(key(name), LastFence::new(Fence::MAX, ends));
         let mut queue = WaitQueue::default();
         queue.keep_until(ends);
@@ -107,10 +99,6 @@ fn a_share_whose_holder_is_dead_ends_at_once_and_the_others_stay() {
     ask(&mut records, &reader(2), 101);
     records.end_share(&key("a"), Holder::from_bits(2));
     assert_eq!(records.holder_ids(&key("a"), at(102).now), [Holder::from_bits(1)]);
-    assert_eq!(
-        records.locks[&key("a")].ends,
-        Some(at(110).now),
-        "the marker ends with the share that is left"
-    );
+    assert_eq!(records.locks[&key("a")].ends, Some(at(110).now), "as the share that is left");
     assert_eq!(records.family(&key("a"), at(102).now), Some(Family::Shared));
 }

@@ -79,10 +79,8 @@ fn permits_of_any_weight_are_granted_until_none_are_left() {
 #[test]
 fn asking_again_is_granted_again_and_takes_up_no_more() {
     let mut records = held_by(&permits(1, 2, 3));
-    assert_eq!(
-        renew(&mut records, &claiming(1, Claim::permits([key("a")], 2, 3), 60), &at(101)),
-        HoldAnswer::Done
-    );
+    let longer = claiming(1, Claim::permits([key("a")], 2, 3), 60);
+    assert_eq!(renew(&mut records, &longer, &at(101)), HoldAnswer::Done);
     assert_eq!(ask(&mut records, &permits(1, 2, 3), 102), granted(102_000_000));
     assert_eq!(records.shares[&key("a")].weight(), 2);
     assert_eq!(marker_ends(&records), 161, "no ask shortens what a renewal made longer");
@@ -137,10 +135,8 @@ fn a_stranger_s_value_voids_the_shares_and_is_left_alone() {
     let mut records = held_by(&reader(1));
     let foreign = Lock::new(Content::Foreign(b"x"[..].into()), None);
     records.locks.insert(key("a"), foreign.clone());
-    assert!(matches!(
-        renew(&mut records, &reader(1), &at(101)),
-        HoldAnswer::NotHeld { held_by: Some(_), .. }
-    ));
+    let renewed = renew(&mut records, &reader(1), &at(101));
+    assert!(matches!(renewed, HoldAnswer::NotHeld { held_by: Some(_), .. }));
     assert_eq!((records.locks.get(&key("a")), records.shares.len()), (Some(&foreign), 0));
 }
 
@@ -163,10 +159,8 @@ fn all_readers_up_to_the_next_writer_are_handed_the_lock_at_once_in_order() {
     let all = [(2, handed(105_000_000)), (3, handed(105_000_001)), (4, handed(105_000_002)), (5, FIRST)];
     assert_eq!(pushes, all);
     assert_eq!((holders(&records, 105), marker_ends(&records)), (vec![2, 3, 4], 107));
-    assert_eq!(
-        state(&records, 105).waiters.iter().map(|it| it.mode).collect::<Vec<_>>(),
-        [Mode::Exclusive, Mode::Shared]
-    );
+    let modes: Vec<_> = state(&records, 105).waiters.iter().map(|it| it.mode).collect();
+    assert_eq!(modes, [Mode::Exclusive, Mode::Shared]);
 }
 
 #[test]
@@ -285,15 +279,9 @@ fn a_shared_holder_raises_its_fence_and_rejoins_at_a_member() {
     let to = |fence| RaiseAnswer::Raised { fence: Fence::new(fence).unwrap() };
     assert_eq!(raise(&mut records, &one(100_000_009), &at(101)), to(100_000_009));
     wait(&mut records, &writer(3), &at(101));
-    assert!(matches!(
-        rejoin(&mut records, &proposing(&reader(4), 100_000_010), None, &at(102)),
-        HoldAnswer::NotHeld { .. }
-    ));
-    assert_eq!(
-        rejoin(&mut records, &one(100_000_009), None, &at(102)),
-        HoldAnswer::Done,
-        "who holds is renewed"
-    );
+    let other = rejoin(&mut records, &proposing(&reader(4), 100_000_010), None, &at(102));
+    assert!(matches!(other, HoldAnswer::NotHeld { .. }));
+    assert_eq!(rejoin(&mut records, &one(100_000_009), None, &at(102)), HoldAnswer::Done, "it holds");
 }
 
 /// Otherwise two readers that raised their fences to the same number could each have it from a
@@ -308,13 +296,12 @@ fn a_member_answers_no_fence_to_two_readers() {
     assert_eq!(raise(&mut records, &proposing(&one, 100_000_007), &at(101)), to(100_000_007));
     assert_eq!(raise(&mut records, &proposing(&other, 100_000_007), &at(101)), to(100_000_008));
     for _ in 0..2 {
-        let asked_again = raise(&mut records, &proposing(&one, 100_000_007), &at(101));
-        assert_eq!(asked_again, to(100_000_007), "it has that one");
+        assert_eq!(raise(&mut records, &proposing(&one, 100_000_007), &at(101)), to(100_000_007));
     }
     assert_eq!(
         raise(&mut records, &proposing(&one, 100_000_008), &at(101)),
         to(100_000_009),
-        "the last never sinks"
+        "it never sinks"
     );
     assert_eq!(raise(&mut records, &proposing(&other, 100_000_050), &at(101)), to(100_000_050));
     assert_eq!(held(&records, "a", 101), [(1, Mode::Shared, 100_000_009), (2, Mode::Shared, 100_000_050)]);

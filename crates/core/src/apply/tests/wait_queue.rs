@@ -71,10 +71,8 @@ fn a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters() {
         assert_eq!(place(&answer).before, 0);
         let wait = Wait { channel: Some(stopped), ticket, ..Wait::default() };
         let (answer, _) = wait_as(&mut records, &writer(3), wait, &at(108));
-        assert_eq!(
-            place(&answer),
-            QueuePosition { ticket: Ticket::new(101_000_001), before: 0, stood: false }
-        );
+        let position = QueuePosition { ticket: Ticket::new(101_000_001), before: 0, stood: false };
+        assert_eq!(place(&answer), position);
         let pushes = pushed(&mut records, Request::Release(writer(4)), &at(108));
         assert_eq!(pushes, [(3, handed(108_000_000)), (6, FIRST)]);
     }
@@ -188,15 +186,11 @@ fn a_waiter_for_several_keys_keeps_those_it_has_and_is_handed_the_others_one_by_
     let GrantAnswer::Busy { held_by, .. } = wait(&mut records, &all, &at(104)).0 else { panic!() };
     assert_eq!(held_by.key, key("c"));
     assert!(records.lock(&key("a"), at(113).now).is_some(), "what it has is renewed by asking");
-    assert_eq!(
-        pushed(&mut records, Request::Release(attempt(2, &["c"], 10)), &at(105)),
-        [(3, PushEvent::AskAgain)]
-    );
+    let pushes = pushed(&mut records, Request::Release(attempt(2, &["c"], 10)), &at(105));
+    assert_eq!(pushes, [(3, PushEvent::AskAgain)]);
     assert_eq!(wait(&mut records, &all, &at(106)).0, granted(106_000_000));
-    assert_eq!(
-        ["a", "b", "c"].map(|name| records.fence(&key(name), at(106).now)),
-        [Fence::new(106_000_000); 3]
-    );
+    let fences = ["a", "b", "c"].map(|name| records.fence(&key(name), at(106).now));
+    assert_eq!(fences, [Fence::new(106_000_000); 3]);
     release(&mut records, &all, &at(107));
     assert!(records.locks.is_empty() && records.queues.is_empty());
 }

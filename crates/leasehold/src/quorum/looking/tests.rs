@@ -46,11 +46,7 @@ fn a_holding_lasts_for_as_long_as_a_majority_keeps_it() {
         seen(holders)[0].remaining
     };
     assert_eq!(left([Some(9), Some(2), Some(4), Some(1), Some(7)]), Some(4 * SECOND));
-    assert_eq!(
-        left([Some(9), None, Some(4), Some(1), None]),
-        Some(9 * SECOND),
-        "what never ends lasts longest"
-    );
+    assert_eq!(left([Some(9), None, Some(4), Some(1), None]), Some(9 * SECOND), "some never end");
     assert_eq!(left([None, None, Some(4), Some(1), None]), None);
 }
 

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    AdminStore as _, BreakNote, GrantAnswer, InspectStore as _, LeaseBreak, Notice, Notices, Store, WaitMode,
-};
+use leasehold_core::{AdminStore as _, GrantAnswer, InspectStore as _, Notice, Notices, Store, WaitMode};
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply};
 use tokio::time::timeout;
@@ -13,7 +11,7 @@ use super::permissions::{MORE, store};
 use super::replicas::replica;
 use crate::login::MINIMAL;
 use crate::queue::{channels_like, until, until_answered};
-use crate::world::{attempt, cluster_store, grant, granted, key};
+use crate::world::{attempt, breaking, cluster_store, grant, granted, key};
 
 async fn next(notices: &mut Box<dyn Notices>) -> Notice {
     timeout(Duration::from_secs(10), notices.next()).await.expect("a notice")
@@ -60,7 +58,7 @@ async fn a_node_that_is_reached_later_reports_breaks_too() {
     let owner = cluster.owner(slot_of(b"k"));
     let listens = || !channels_like(owner, "leasehold:broken").is_empty();
     until("it listens for breaks", Duration::from_secs(10), listens).await;
-    breaker.break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default())).await.unwrap();
+    breaker.break_lease(&key("k"), &breaking(fence)).await.unwrap();
     let told = next(&mut notices).await;
     assert!(matches!(told, Notice::Broken { holder } if holder == ours.holder), "{told:?}");
 }

@@ -8,6 +8,7 @@ use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
 use super::replicas::replica;
+use super::slots::not_at;
 use crate::queue::{until, until_answered};
 use crate::replicas::linked;
 use crate::world::{attempt, cluster_store, granted, passing};
@@ -120,8 +121,7 @@ async fn a_node_that_is_cut_off_from_the_others_does_not_hide_the_one_that_repla
         let urls = others.iter().map(|node| format!("127.0.0.1:{}", node.port()));
         let url =
             format!("redis+cluster://127.0.0.1:{},{}", owner.port(), urls.collect::<Vec<_>>().join(","));
-        let is_elsewhere = |name: &String| cluster.owner(slot_of(name.as_bytes())).port() != owner.port();
-        let elsewhere = (0..).map(|n| format!("k{n}")).find(is_elsewhere).unwrap();
+        let elsewhere = not_at(&cluster, owner);
         let ours = attempt(&["k"]);
         // The replica has it, too.
         let patient = cluster_store(&format!("{url}?replicas=1&call-limit=10s&replicas-limit=5s"));

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Attempt, BreakNote, Fault, GrantAnswer, HoldAnswer, InspectStore as _, LeaseBreak, Mark,
-    MarkStore as _, Stamp, Store, WaitMode,
+    AdminStore as _, Attempt, Fault, GrantAnswer, HoldAnswer, InspectStore as _, MarkStore as _, Store,
+    WaitMode,
 };
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::{Side, side_key, slot_of};
-use servers::{Cluster, Flavor};
+use servers::{Cluster, Flavor, Server};
 
-use crate::world::{attempt, cluster_store, grant, granted, key, passing};
+use crate::world::{attempt, breaking, cluster_store, grant, granted, key, mark_of, passing};
 
 /// On a busy machine, a slot takes longer to move than one call may last; then the caller asks
 /// again.
@@ -23,6 +23,12 @@ async fn at_last(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer,
         }
     }
     grant(store, attempt).await
+}
+
+/// A key that this node does not own.
+pub(super) fn not_at(cluster: &Cluster, node: &Server) -> String {
+    let is_elsewhere = |name: &String| cluster.owner(slot_of(name.as_bytes())).port() != node.port();
+    (0..).map(|n| format!("k{n}")).find(is_elsewhere).unwrap()
 }
 
 #[tokio::test]
@@ -38,7 +44,7 @@ async fn keys_of_different_slots_are_refused_by_name_before_anything_is_sent() {
 
 #[tokio::test]
 async fn a_single_server_is_not_taken_for_a_cluster_nor_a_node_for_a_single_server() {
-    let server = servers::Server::start(Flavor::Redis70);
+    let server = Server::start(Flavor::Redis70);
     let alone = cluster_store(&format!("redis+cluster://127.0.0.1:{}", server.port()));
     let fault = alone.open().await.unwrap_err();
     assert!(fault.is_lasting() && fault.to_string().contains("write redis://"), "{fault}");
@@ -47,10 +53,8 @@ async fn a_single_server_is_not_taken_for_a_cluster_nor_a_node_for_a_single_serv
     passing(one_down.open().await, &["no node of the cluster answers", "write redis://", "cannot connect"]);
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
     let node = crate::world::store(&cluster.nodes()[0].url());
-    let elsewhere = (0..)
-        .map(|n| format!("k{n}"))
-        .find(|name| cluster.owner(slot_of(name.as_bytes())).port() != cluster.nodes()[0].port());
-    let fault = node.grant(&attempt(&[&elsewhere.unwrap()]), WaitMode::Try).await.unwrap_err();
+    let fault =
+        node.grant(&attempt(&[&not_at(&cluster, &cluster.nodes()[0])]), WaitMode::Try).await.unwrap_err();
     assert!(fault.is_lasting() && fault.to_string().contains("redis+cluster://"), "{fault}");
 }
 
@@ -86,10 +90,8 @@ async fn every_lease_of_a_slot_that_moved_is_renewed_by_one_call() {
     }
     let store = cluster_store(&cluster.url());
     let slot = slot_of(b"k");
-    let elsewhere = (0..)
-        .map(|n| format!("k{n}"))
-        .find(|name| cluster.owner(slot_of(name.as_bytes())).port() != cluster.owner(slot).port());
-    let leases = [&[&*elsewhere.unwrap()][..], &["{k}1"], &["{k}2"], &["{k}3", "{k}4"]].map(attempt);
+    let elsewhere = not_at(&cluster, cluster.owner(slot));
+    let leases = [&[&*elsewhere][..], &["{k}1"], &["{k}2"], &["{k}3", "{k}4"]].map(attempt);
     for lease in &leases {
         granted(grant(&store, lease).await);
     }
@@ -132,9 +134,9 @@ async fn marks_and_breaks_of_a_slot_that_is_on_its_way_are_listed() {
         let store = cluster_store(&cluster.url());
         let held = attempt(&["k"]);
         let fence = granted(grant(&store, &held).await);
-        let mark = Mark::new(Stamp::from_micros(1), fence, None);
+        let mark = mark_of(fence);
         store.mark(&held, &mark, Duration::from_secs(60)).await.unwrap();
-        store.break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default())).await.unwrap();
+        store.break_lease(&key("k"), &breaking(fence)).await.unwrap();
         granted(grant(&store, &attempt(&["k"])).await);
         let slot = slot_of(b"k");
         let (from, to) = (cluster.owner(slot), cluster.other(slot));
@@ -188,10 +190,8 @@ async fn keys_are_inspected_together_although_one_is_damaged() {
         cluster.owner(slot_of(b"a")).text(&["RPUSH", "leasehold:l{a}a", "x"]);
         let states = store.inspect_all(&keys).await.unwrap();
         let wrong = "leasehold:l{a}a has another type than ours: find out who wrote there, and delete it";
-        assert!(
-            states[0].damage.as_ref().is_some_and(|damage| damage.ends_with(wrong)),
-            "{flavor}: {states:?}"
-        );
+        let damage = states[0].damage.as_ref();
+        assert!(damage.is_some_and(|damage| damage.ends_with(wrong)), "{flavor}: {states:?}");
         let seen: Vec<_> = states.iter().map(|state| (state.holders.len(), state.damage.is_some())).collect();
         assert_eq!(seen, [(0, true), (1, false), (1, false)], "{flavor}");
         assert!(store.inspect(&keys[0]).await.is_err(), "{flavor}");

@@ -47,11 +47,7 @@ async fn every_node_is_spoken_to_by_tls_and_must_show_its_name() {
         take_and_release(&ours, &format!("k{n}")).await.unwrap();
     }
     for node in cluster.nodes() {
-        assert!(
-            matches!(node.text(&["DBSIZE"]), Reply::Integer(1..)),
-            "nothing was asked of {}",
-            node.port()
-        );
+        assert!(matches!(node.text(&["DBSIZE"]), Reply::Integer(1..)), "{} has nothing", node.port());
     }
 
     lasting(store(&cluster, &other.pem).open().await, &["authority", "not trusted"]);
