@@ -1,10 +1,10 @@
-//! Claims and attempts: what is requested, and by whom.
+//! Claims and attempts: what is requested, by whom, and which other waiters a release wakes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{Fence, Holder, Key, Misuse, Mode, Signal, Ttl, WaitQueue};
+use crate::{Fence, Holder, Key, Misuse, Mode, Ttl, WaitQueue};
 
 /// One key of a claim, and its mode.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -197,6 +197,37 @@ impl Attempt {
     }
 }
 
+/// How the waiters of another library are woken by a release, if they do not poll.
+///
+/// Only servers have such waiters: other programs cannot wait in a store that they cannot reach.
+///
+/// ```
+/// use leasehold_core::{Key, Signal};
+///
+/// let list = Signal::PythonRedisLock.place(&Key::new("lock:invoice:42")?);
+/// assert_eq!(list.unwrap(), b"lock-signal:invoice:42");
+/// # Ok::<(), leasehold_core::Misuse>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Signal {
+    /// python-redis-lock: waiters for `lock:NAME` block on the list `lock-signal:NAME`, and an
+    /// element wakes one of them.
+    PythonRedisLock,
+}
+
+impl Signal {
+    /// The list on which waiters for a key block; `None` if this key has none.
+    #[must_use]
+    pub fn place(self, key: &Key) -> Option<Vec<u8>> {
+        match self {
+            Self::PythonRedisLock => {
+                key.as_bytes().strip_prefix(b"lock:").map(|name| [b"lock-signal:", name].concat())
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,5 +266,14 @@ mod tests {
         };
         assert_eq!(of(1), WaitQueue::KEPT_FOR);
         assert_eq!(of(60), Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_waiter_of_python_redis_lock_sleeps_only_at_keys_of_its_own_kind() {
+        let place = |key: &str| Signal::PythonRedisLock.place(&Key::new(key).unwrap());
+        assert_eq!(place("lock:invoice:42").unwrap(), b"lock-signal:invoice:42");
+        assert_eq!(place("lock:").unwrap(), b"lock-signal:");
+        assert_eq!(place("invoice:42"), None);
+        assert_eq!(place("mutex:lock:x"), None);
     }
 }

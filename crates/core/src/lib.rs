@@ -44,11 +44,9 @@ mod runtime;
 mod scan;
 mod server_clock;
 mod share;
-mod signal;
 mod store;
 mod transfer;
 mod ttl;
-mod url_duration;
 mod wait_queue;
 mod waiting;
 
@@ -67,7 +65,7 @@ pub use background::{BackgroundRelease, BackgroundReleases};
 pub use backoff::Backoff;
 pub use baseline::Baseline;
 pub use batch_queue::{AskedInBatch, BatchQueue, Batched, MOST_IN_BATCH, SendBatch};
-pub use claim::{Attempt, Claim, Proposal, Successor, Want};
+pub use claim::{Attempt, Claim, Proposal, Signal, Successor, Want};
 pub use contended::Contended;
 pub use fence::Fence;
 pub use finding::{ClockSeen, Diagnosis, Finding, Remedy, Severity, StoreRole};
@@ -82,7 +80,7 @@ pub use loss::Loss;
 pub use mark::{BreakNote, BreakRecord, LeaseBreak, Mark, Marked};
 pub use misuse::Misuse;
 pub use mode::{Family, Mode};
-pub use notice_bus::NoticeBus;
+pub use notice_bus::{Notice, NoticeBus, Notices};
 pub use quorum::{
     Asks, MemberAnswer, MemberRenewal, Question, QuorumAttempt, QuorumProcess, QuorumSettings, QuorumStep,
     QuorumView, QuorumWait, Rejoin,
@@ -99,14 +97,11 @@ pub use runtime::{BeginCleanup, BoxFuture, Instant, Runtime, Stamp};
 pub use scan::{ScanPage, ScanPosition};
 pub use server_clock::{Reading, ServerClock};
 pub use share::{Share, Shares};
-pub use signal::Signal;
 pub use store::{
     AdminStore, BaselineStore, BatchServed, Fault, FaultCause, FaultKind, InspectStore, Limits, MarkStore,
-    MemberStore, Notice, Notices, Parts, ProcessStore, Store, StoreFuture, TransferStore, VotingStore,
-    WaitMode, Wake,
+    MemberStore, Parts, ProcessStore, Store, StoreFuture, TransferStore, VotingStore, WaitMode, Wake,
 };
 pub use transfer::TransferToken;
-pub use ttl::Ttl;
-pub use url_duration::url_duration;
+pub use ttl::{Ttl, url_duration};
 pub use wait_queue::{Channel, Nonce, QueueEntry, Ticket, Unclaimed, WaitQueue};
 pub use waiting::{Proof, WaiterRegistry};

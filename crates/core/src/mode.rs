@@ -182,17 +182,11 @@ mod tests {
         for family in [Family::Shared, Family::Permits { of: 4 }] {
             assert_eq!(Family::read(&family.to_string()), Some(family));
         }
-        for text in [
-            "",
-            "Shared",
-            "permits",
-            "permits 5/4",
-            "permits 0/4",
-            "permits 4",
-            "permits +1/4",
-            "permits 1/04",
-        ] {
+        for text in ["", "Shared", "permits"] {
             assert_eq!(Mode::read(text), None, "{text}");
+        }
+        for permits in ["5/4", "0/4", "4", "+1/4", "1/04"] {
+            assert_eq!(Mode::read(&format!("permits {permits}")), None, "{permits}");
         }
         for text in ["exclusive", "permits 0", "permits 1/4", "permits 9999999", "permits +4", "permits 04"] {
             assert_eq!(Family::read(text), None, "{text}");

@@ -395,6 +395,11 @@ mod tests {
         faults.of_refusal(&error)
     }
 
+    /// The error of a command in a script, as servers up to 6.2 report it.
+    fn in_a_script(error: &str) -> String {
+        format!("ERR Error running script (call to f_01ab): @user_script:7: @user_script: 7: {error}")
+    }
+
     #[track_caller]
     fn is(line: &str, kind: FaultKind, words: &[&str]) {
         let fault = fault(line);
@@ -407,58 +412,30 @@ mod tests {
     #[test]
     fn an_error_that_an_operator_must_fix_is_lasting_and_names_the_remedy() {
         is(
-            "ERR Error running script (call to f_01ab): @user_script:7: @user_script: 7: Write commands not allowed after non \
-             deterministic commands. Call redis.replicate_commands() at the start of your script",
+            &in_a_script(
+                "Write commands not allowed after non deterministic commands. Call redis.replicate_commands()",
+            ),
             Lasting,
             &["before Redis 5.0", "lua-replicate-commands yes"],
         );
         is("NOAUTH Authentication required.", Lasting, &["password", "URL"]);
         is("WRONGPASS invalid username-password pair or user is disabled.", Lasting, &["user app"]);
-        is("NOPERM User app has no permissions to run the 'eval' command", Lasting, &["user app", "+eval"]);
-        is(
-            "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
-            Lasting,
-            &["+evalsha"],
-        );
-        is(
-            "NOPERM User app has no permissions to run the 'set' command script: 01ab, on @user_script:3.",
-            Lasting,
-            &["+set "],
-        );
-        is(
-            "NOPERM User app has no permissions to run the 'scan' command",
-            Lasting,
-            &["user app", "+scan, to list and watch locks"],
-        );
+        let denied = |command: &str| format!("User app has no permissions to run the '{command}' command");
+        let noperm = |command: &str| format!("NOPERM {}", denied(command));
+        is(&noperm("eval"), Lasting, &["user app", "+eval"]);
+        is("NOPERM this user has no permissions to run the 'evalsha' command or its", Lasting, &["+evalsha"]);
+        is(&(noperm("set") + " script: 01ab, on @user_script:3."), Lasting, &["+set "]);
+        is(&noperm("scan"), Lasting, &["user app", "+scan, to list and watch locks"]);
         is("NOPERM No permissions to access a key", Lasting, &["~leasehold:"]);
         is("NOPERM No permissions to access a channel", Lasting, &["&leasehold:*"]);
-        is(
-            "ERR Error running script (call to f_01ab): @user_script:7: @user_script: 7: The user executing the script can't \
-             run this command or subcommand ",
-            Lasting,
-            &["user app", "+pttl"],
-        );
-        is(
-            "ERR ACL failure in script: User app has no permissions to run the 'get' command script: 01ab, on @user_script:9.",
-            Lasting,
-            &["user app", "+get "],
-        );
+        let unnamed = in_a_script("The user executing the script can't run this command or subcommand ");
+        is(&unnamed, Lasting, &["user app", "+pttl"]);
+        let named = format!("ERR ACL failure in script: {} script: 01ab, on @user_script:9.", denied("get"));
+        is(&named, Lasting, &["user app", "+get "]);
         is("OOM command not allowed when used memory > 'maxmemory'.", Lasting, &["maxmemory"]);
-        is(
-            "ERR Error running script (call to f_01ab): @user_script:7: @user_script: 7: -OOM command not allowed when used",
-            Lasting,
-            &["maxmemory"],
-        );
-        is(
-            "MISCONF Redis is configured to save RDB snapshots, but it's unable to",
-            Lasting,
-            &["save", "free space"],
-        );
-        is(
-            "ERR Error running script (call to f_01ab): @user_script:7: WRONGTYPE Operation against a key holding the wrong kind of value",
-            Lasting,
-            &["WRONGTYPE"],
-        );
+        is(&in_a_script("-OOM command not allowed when used"), Lasting, &["maxmemory"]);
+        is("MISCONF Redis is configured to save RDB snapshots, but", Lasting, &["save", "free space"]);
+        is(&in_a_script("WRONGTYPE Operation against a key holding the wrong kind"), Lasting, &["WRONGTYPE"]);
         for failed in [
             "ERR Error running script (call to f_01ab): @user_script:7: user_script:7: attempt to index a nil value",
             "ERR user_script:7: attempt to index a nil value script: 01ab, on @user_script:7.",

@@ -5,19 +5,8 @@
 //! same protocol. `docs/wire.md` describes every byte of it.
 //!
 //! The path of an uncontended `lock()`: [`RedisStore`] → `requests/grant` → `batch` (which requests
-//! are sent together) → [`script`] (requests and answers) → `connection`. Each module uses only
-//! those after it in this list:
-//!
-//! | module | contains |
-//! |---|---|
-//! | `store`, `topology/cluster` | the two stores |
-//! | `diagnose`, `requests` | each kind of request |
-//! | `batch` | requests that are sent together |
-//! | `client` | the client of one server |
-//! | `topology/sentinel` | which server to connect to |
-//! | `connection` | connections |
-//! | [`script`], [`wire`], [`slot`] | requests and answers as bytes |
-//! | `address` | a URL as settings |
+//! are sent together) → [`script`] (requests and answers) → `connection`. `ARCHITECTURE.md` lists the
+//! modules in an order in which each uses only those after it.
 //!
 //! Programs use the `leasehold` crate.
 

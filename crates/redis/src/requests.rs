@@ -6,7 +6,6 @@ mod grant;
 pub(crate) mod later;
 pub(crate) mod list;
 mod member;
-mod release;
 pub(crate) mod remembered;
 pub(crate) mod renew;
 mod scan;

@@ -52,11 +52,5 @@ pub fn call_at_member(request: &Request, window: Duration, run: Option<&str>) ->
     encode(request, window, Asked { run, is_member: true, by_slot: false })
 }
 
-/// The same for a node of a cluster, where each slot has its own record of a run.
-#[must_use]
-pub fn call_at_node(request: &Request, window: Duration, run: Option<&str>) -> Call {
-    encode(request, window, Asked { run, is_member: true, by_slot: true })
-}
-
 #[cfg(test)]
 mod tests;

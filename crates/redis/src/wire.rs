@@ -336,30 +336,15 @@ mod tests {
 
     #[test]
     fn any_other_value_belongs_to_another_program() {
-        let foreign = [
-            String::new(),
-            "lh1".into(),
-            "lh1-".into(),
-            format!("lh1!{DIGITS}"),
-            format!("lh2-{DIGITS}"),
-            format!("lh1-{}", &DIGITS[1..]),
-            format!("lh1-{DIGITS}8"),
-            format!("lh1-{DIGITS}\n"),
-            format!("lh1-{DIGITS}."),
-            format!("lh1-{DIGITS}. a"),
-            format!("lh1-{DIGITS}.-7"),
-            format!("lh1-{DIGITS}.7a"),
-            format!("lh1-{DIGITS}.9007199254740992"),
-            format!("lh1-{DIGITS}.{:017}", 7),
-            format!("lh1-{}", DIGITS.to_uppercase()),
-            format!("lh1-{DIGITS} a\nb"),
-            format!("lh1-{DIGITS} a\u{85}b"),
-            format!("lh1-{DIGITS} {}", "x".repeat(Label::MAX_LEN + 1)),
-            DIGITS.into(),
-            "lh1 shared".into(),
-            "lh1 permits 4".into(),
-        ];
-        for value in foreign {
+        let [above, long] = [".9007199254740992", ".00000000000000007"];
+        let label = format!(" {}", "x".repeat(Label::MAX_LEN + 1));
+        let behind = ["8", "\n", ".", ". a", ".-7", ".7a", above, long, " a\nb", " a\u{85}b", &label];
+        let ours = behind.map(|rest| format!("lh1-{DIGITS}{rest}"));
+        let [upper, short] = [&*DIGITS.to_uppercase(), &DIGITS[1..]].map(|digits| format!("lh1-{digits}"));
+        let [flag, version] = ["lh1!", "lh2-"].map(|prefix| format!("{prefix}{DIGITS}"));
+        let others =
+            ["", "lh1", "lh1-", DIGITS, "lh1 shared", "lh1 permits 4", &upper, &short, &flag, &version];
+        for value in ours.iter().map(String::as_str).chain(others) {
             let value = value.as_bytes();
             assert_eq!(read(value), (Owner::Foreign { value: value.into() }, None));
         }

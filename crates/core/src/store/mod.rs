@@ -4,11 +4,9 @@
 //! some callers, are parts: each is a separate trait, which a store lists in [`Store::parts`].
 
 mod fault;
-mod notice;
 mod parts;
 
 pub use fault::{Fault, FaultCause, FaultKind};
-pub use notice::{Notice, Notices};
 pub use parts::{
     AdminStore, BaselineStore, BatchServed, InspectStore, MarkStore, MemberStore, Parts, ProcessStore,
     TransferStore, VotingStore,

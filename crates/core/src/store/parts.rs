@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Fault, Notices, Store, StoreFuture, WaitMode};
+use super::{Fault, Store, StoreFuture, WaitMode};
 use crate::{
     Attempt, BackgroundReleases, Baseline, BoxFuture, BreakAnswer, BreakRecord, Diagnosis, Fence,
-    GrantAnswer, HoldAnswer, Key, KeyState, LeaseBreak, Mark, Marked, Misuse, QuorumReport, RaiseAnswer,
-    ScanPage, ScanPosition, StoreRole, Successor,
+    GrantAnswer, HoldAnswer, Key, KeyState, LeaseBreak, Mark, Marked, Misuse, Notices, QuorumReport,
+    RaiseAnswer, ScanPage, ScanPosition, StoreRole, Successor,
 };
 
 /// The parts of a store; [`Parts::default`] has none.

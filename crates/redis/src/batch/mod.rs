@@ -1,17 +1,10 @@
 //! Batches: requests that many callers make at the same time are sent together.
 //!
-//! The input is single requests: an exclusive grant or a release of one key. The output is scripts
-//! of up to [`MOST_IN_BATCH`](leasehold_core::MOST_IN_BATCH) requests each, grants and releases
-//! together, and each caller gets its own answer. The connection's
-//! [`BatchQueue`](leasehold_core::BatchQueue) decides when which requests are sent. A quorum has its
-//! own queue, and each of its members gets a whole batch.
-//!
-//! This file says what a request, its answer and the state of a connection's batches are; `send`
-//! makes requests, sends them, and interprets the answers for each caller.
-//!
-//! If a batch cannot serve a request, the answer is [`BatchAnswer::Other`]: the caller then uses
-//! the script of a single request. This module does not wait in a server's queue, follow redirects
-//! or ask replicas.
+//! One script serves up to [`MOST_IN_BATCH`](leasehold_core::MOST_IN_BATCH) exclusive grants and
+//! releases of one key each, and each caller gets its own answer; if a batch cannot serve a request,
+//! that is [`BatchAnswer::Other`]. The connection's [`BatchQueue`](leasehold_core::BatchQueue)
+//! decides when which requests are sent. A quorum has its own queue, and each of its members gets a
+//! whole batch.
 
 mod send;
 

@@ -17,9 +17,8 @@ use redis::{
 use crate::address::access::{Access, Protocol};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
-use crate::connection::dial::{ANSWERS_WITHIN, BoxStream, CONNECT_LIMIT, complaint, dial};
-use crate::connection::send::unanswered;
-use crate::connection::signs_of_life::{Latest, Watched};
+use crate::connection::dial::{ANSWERS_WITHIN, BoxStream, CONNECT_LIMIT, Latest, Watched, complaint, dial};
+use crate::connection::route::unanswered;
 use crate::connection::subscription::{OnPush, Subscription, reader};
 use crate::fault::{Faults, refusal};
 use crate::reply::{is_master, time_of};
@@ -181,9 +180,8 @@ impl Connector {
         };
         let role = answers.len().checked_sub(2).filter(|_| self.minds_roles);
         if role.is_some_and(|role| is_master(&answers[role]) != Some(true)) {
-            return Err(Failed::Fault(
-                self.faults.passing("the server is a replica, and no master (any more, or yet)"),
-            ));
+            let why = "the server is a replica, and no master (any more, or yet)";
+            return Err(Failed::Fault(self.faults.passing(why)));
         }
         answered.note(sent);
         let reading = Reading { sent, heard, server };

@@ -11,7 +11,7 @@ use redis::{Msg, PushInfo, PushKind, Value};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::unconstrained;
 
-use crate::connection::signs_of_life::Latest;
+use crate::connection::dial::Latest;
 
 /// Receives the channel of a push, its content, and an instant that is certainly before the event
 /// that it reports.

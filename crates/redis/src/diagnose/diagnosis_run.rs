@@ -8,8 +8,7 @@ use redis::{Cmd, ServerError};
 
 use crate::address::parameters::Confirmation;
 use crate::client::Client;
-use crate::connection::route::Route;
-use crate::connection::send::ServerReply;
+use crate::connection::route::{Route, ServerReply};
 
 pub(super) struct DiagnosisRun<'a> {
     pub(super) client: &'a Client,

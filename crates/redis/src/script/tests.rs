@@ -18,8 +18,11 @@ fn the_member_key_at_a_cluster_node_is_in_the_slot_of_the_claim() {
     let proposal = Proposal { fence: Fence::new(7).unwrap(), max_ttl: attempt(&["a"]).ttl };
     let ours = attempt(&["{order:7}:stock"]);
     let request = Request::Raise(ours.at_member(ours.holder, proposal));
-    let [alone, node] =
-        [call_at_member, call_at_node].map(|call| call(&request, Duration::from_secs(2), Some("c0ffee")));
+    let at = |by_slot| {
+        let asked = Asked { run: Some("c0ffee"), is_member: true, by_slot };
+        encode(&request, Duration::from_secs(2), asked)
+    };
+    let [alone, node] = [false, true].map(at);
     let last = |call: &Call| call.keys().last().unwrap().to_vec();
     assert_eq!(last(&alone), b"leasehold:member");
     let slot = slot_of(b"{order:7}:stock");

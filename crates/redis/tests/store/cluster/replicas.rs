@@ -15,6 +15,20 @@ use crate::queue::{until, until_answered};
 use crate::replicas::linked;
 use crate::world::{attempt, cluster_store, granted, passing};
 
+/// The master that owns `k`, and its replica, which are in touch.
+pub(super) async fn pair(cluster: &Cluster) -> (&Server, &Server) {
+    let owner = cluster.owner(slot_of(b"k"));
+    let replica = replica(cluster, owner);
+    linked(owner, replica).await;
+    (owner, replica)
+}
+
+/// Makes the replica of the owner of `k` the master.
+pub(super) fn take_over(cluster: &Cluster, replica: &Server) {
+    assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
+    cluster.wait_until("all know of it", || cluster.all_know(slot_of(b"k"), replica));
+}
+
 pub(super) fn replica<'a>(cluster: &'a Cluster, owner: &Server) -> &'a Server {
     let follows = |server: &&Server| {
         let info = server.text(&["INFO", "replication"]);
@@ -32,8 +46,7 @@ fn store(cluster: &Cluster, query: &str) -> ClusterStore {
 #[tokio::test]
 async fn a_lease_counts_when_the_owners_replica_has_it() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 1);
-    let owner = cluster.owner(slot_of(b"k"));
-    linked(owner, replica(&cluster, owner)).await;
+    pair(&cluster).await;
     let patient = store(&cluster, "replicas=1&call-limit=10s&replicas-limit=2s");
     let ours = attempt(&["k"]);
     granted(patient.grant(&ours, WaitMode::Try).await);
@@ -52,9 +65,7 @@ async fn a_lease_counts_when_the_owners_replica_has_it() {
 #[tokio::test]
 async fn a_lock_that_is_handed_over_on_a_cluster_is_asked_for_once_more() {
     let cluster = Cluster::start(Flavor::Redis82, 3, 1);
-    let owner = cluster.owner(slot_of(b"k"));
-    let replica = replica(&cluster, owner);
-    linked(owner, replica).await;
+    let (owner, replica) = pair(&cluster).await;
     let (here, there) =
         (store(&cluster, ""), store(&cluster, "replicas=1&call-limit=10s&replicas-limit=500ms"));
     let [holder, next] = [(); 2].map(|()| attempt(&["k"]));
@@ -78,9 +89,7 @@ async fn a_lock_that_is_handed_over_on_a_cluster_is_asked_for_once_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transfer_that_was_not_confirmed_before_a_failover_is_unknown_and_not_refused() {
     let cluster = Cluster::start(Flavor::Redis82, 3, 1);
-    let owner = cluster.owner(slot_of(b"k"));
-    let replica = replica(&cluster, owner);
-    linked(owner, replica).await;
+    let (owner, replica) = pair(&cluster).await;
     let ours = attempt(&["k"]);
     // A request may be repeated for a quarter of this.
     let ours = Attempt::new(ours.claim, ours.holder, None, Ttl::new(Duration::from_secs(120)).unwrap());
@@ -107,9 +116,7 @@ async fn a_transfer_that_was_not_confirmed_before_a_failover_is_unknown_and_not_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_renewed_at_the_replica_that_replaced_its_master() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 1);
-    let owner = cluster.owner(slot_of(b"k"));
-    let replica = replica(&cluster, owner);
-    linked(owner, replica).await;
+    let (owner, replica) = pair(&cluster).await;
     let ours = attempt(&["k"]);
     granted(store(&cluster, "replicas=1&call-limit=10s&replicas-limit=2s").grant(&ours, WaitMode::Try).await);
     let keeps = store(&cluster, "");
@@ -122,7 +129,6 @@ async fn a_lease_is_renewed_at_the_replica_that_replaced_its_master() {
         passing(keeps.renew(from_ref(&ours)).await.remove(0), &[&owner.port().to_string()]);
         until("the owners are asked for", Duration::from_secs(5), || asked() > before).await;
     }
-    assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
-    cluster.wait_until("all know of it", || cluster.all_know(slot_of(b"k"), replica));
+    take_over(&cluster, replica);
     until_answered(Duration::from_secs(5), || async { keeps.renew(from_ref(&ours)).await.remove(0) }).await;
 }

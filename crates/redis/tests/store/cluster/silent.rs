@@ -7,10 +7,9 @@ use leasehold_core::{HoldAnswer, Store, WaitMode};
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
-use super::replicas::replica;
+use super::replicas::{pair, replica, take_over};
 use super::slots::not_at;
 use crate::queue::{until, until_answered};
-use crate::replicas::linked;
 use crate::world::{attempt, cluster_store, granted, passing};
 
 /// Regression: each caller asked all nodes anew, after the caller before it had asked them in vain,
@@ -114,9 +113,7 @@ async fn a_node_that_is_cut_off_from_the_others_does_not_hide_the_one_that_repla
     // Later versions tell each other to forget a node, too.
     for flavor in [Flavor::Redis62, Flavor::Redis70] {
         let cluster = Cluster::start(flavor, 3, 1);
-        let owner = cluster.owner(slot_of(b"k"));
-        let replica = replica(&cluster, owner);
-        linked(owner, replica).await;
+        let (owner, replica) = pair(&cluster).await;
         let others: Vec<_> = cluster.nodes().iter().filter(|node| node.port() != owner.port()).collect();
         let urls = others.iter().map(|node| format!("127.0.0.1:{}", node.port()));
         let url =
@@ -156,12 +153,10 @@ async fn the_first_request_after_a_failover_is_made_at_the_new_master() {
     let first = attempt(&["k"]);
     granted(store.grant(&first, WaitMode::Try).await);
     store.release(&first).await.unwrap();
-    let slot = slot_of(b"k");
-    let owner = cluster.owner(slot);
+    let owner = cluster.owner(slot_of(b"k"));
     let replica = replica(&cluster, owner);
     owner.kill_9();
-    assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
-    cluster.wait_until("all know of it", || cluster.all_know(slot, replica));
+    take_over(&cluster, replica);
     let mut answer = store.grant(&attempt(&["k"]), WaitMode::Try).await;
     // On a busy machine, the task that reads from the connection may learn only now that it is closed.
     // A request on a connection that breaks is not sent again by the store.
@@ -177,17 +172,14 @@ async fn the_connection_to_a_node_that_owns_no_slots_any_more_is_closed() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 1);
     let store = cluster_store(&cluster.url());
     granted(store.grant(&attempt(&["k"]), WaitMode::Try).await);
-    let slot = slot_of(b"k");
-    let owner = cluster.owner(slot);
+    let owner = cluster.owner(slot_of(b"k"));
     // The nodes' own connections use RESP2.
     let is_connected = || {
         let clients = owner.text(&["CLIENT", "LIST"]);
         clients.as_text().expect("a list of clients").contains(" resp=3 ")
     };
     assert!(is_connected());
-    let replica = replica(&cluster, owner);
-    assert_eq!(replica.text(&["CLUSTER", "FAILOVER", "TAKEOVER"]), Reply::Simple("OK".into()));
-    cluster.wait_until("all know of it", || cluster.all_know(slot, replica));
+    take_over(&cluster, replica(&cluster, owner));
     granted(store.grant(&attempt(&["{k}other"]), WaitMode::Try).await);
     until("it is closed", Duration::from_secs(5), || !is_connected()).await;
 }
