@@ -1,5 +1,4 @@
-//! The state machine of an acquisition: from the first request to the grant, or to the reason for
-//! failure.
+//! The state machine of an acquisition: from the first request to the grant, or to its failure.
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -106,8 +105,7 @@ pub struct Handed {
     pub lasts: Ttl,
 }
 
-/// The state machine of one acquisition: one attempt id, used in requests until it is granted or
-/// given up.
+/// One acquisition: one attempt id, used in requests until it is granted or given up.
 ///
 /// Invariant: a lease is counted from the sending of the very request that was answered, or, for a
 /// lock that was handed over, at the earliest from the time that the store reports.
@@ -184,8 +182,7 @@ impl Acquire {
         }
     }
 
-    /// Before the first ask, rests until then; nothing changes for an instant that has passed, or
-    /// after an ask.
+    /// Before the first ask, rests until then; nothing changes for a past instant, or after an ask.
     pub fn rest_first(&mut self, until: Instant) {
         if matches!(self.state, State::Ready) && self.asks == 0 {
             self.state = State::Resting { until };
@@ -381,8 +378,7 @@ impl Acquire {
 }
 
 /// Two machines with equal hashes decide the same from here on, except for the length of their
-/// pauses. So mere counts of requests and pauses are left out, and so is what they would report
-/// about the holder.
+/// pauses. Counts of requests and pauses are left out, and what they report about the holder.
 impl Hash for Acquire {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let outage = self.silence.as_ref().map(|silence| silence.since + self.outage_limit);

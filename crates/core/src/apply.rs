@@ -83,8 +83,7 @@ impl Subscribers for AlwaysSubscribed {
 /// [`serve`](crate::serve), which returns the answer type of that request.
 ///
 /// Every request about a free key, whatever it asks for, hands the key to the first waiter of its
-/// queue that can be notified, and to the waiters behind that one, as long as they can share the
-/// key.
+/// queue that can be notified, and to those behind it that can share the key.
 pub fn apply(records: &mut Records, request: Request, context: &ApplyContext<'_>) -> Served {
     let served = match request {
         Request::Grant { attempt, wait, not_after } => {
@@ -112,8 +111,7 @@ pub fn apply(records: &mut Records, request: Request, context: &ApplyContext<'_>
     served.unwrap_or_else(|Quarantined { left }| Served::quietly(Answer::Quarantined { left }))
 }
 
-/// The store may have forgotten leases, and abstains from requests of a quorum; nothing was
-/// changed.
+/// The store may have forgotten leases, and abstains from a quorum; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "there is no more to it")]
 pub struct Quarantined {
@@ -134,8 +132,7 @@ impl<'a> Serving<'a> {
         Self { records, context, pushes: Vec::new(), unfinished: Vec::new() }
     }
 
-    /// Begins to serve an attempt. It has proved that it is alive; ended shares of its keys are
-    /// removed.
+    /// Begins to serve an attempt, which proves it alive; ended shares of its keys are removed.
     fn of_attempt(records: &'a mut Records, attempt: &Attempt, context: &'a ApplyContext<'a>) -> Self {
         for key in attempt.claim.keys() {
             records.settle(key, Some(attempt.holder), context.now);
@@ -152,8 +149,7 @@ fn is_late(not_after: Option<Stamp>, context: &ApplyContext<'_>) -> bool {
     not_after.is_some_and(|limit| context.now > limit)
 }
 
-/// A store abstains from the requests of a quorum until each lease that it may have forgotten has
-/// ended.
+/// A store abstains from a quorum until each lease that it may have forgotten has ended.
 fn check_quarantine(records: &Records, attempt: &Attempt, now: Stamp) -> Result<(), Quarantined> {
     let (Some(voided), Some(proposal)) = (records.voided, attempt.proposal) else { return Ok(()) };
     let until = voided + proposal.max_ttl.duration() + Records::AFTER_MAX_TTL;

@@ -41,8 +41,7 @@ impl Backoff {
     pub const WHILE_HELD: Self = Self::growing(5_000, 150_000);
 
     /// Between requests to a store that does not answer: 20 ms, so that a dropped connection is
-    /// hardly noticed, growing to 1 s, so that a server that comes back does not get all requests
-    /// at once.
+    /// hardly noticed, growing to 1 s, to spare a server that comes back.
     pub const WHILE_SILENT: Self = Self::growing(20_000, 1_000_000);
 
     const fn growing(first: u32, most: u32) -> Self {

@@ -2,8 +2,7 @@
 
 use crate::{Holder, Key, Ttl};
 
-/// A request without a queue, a fence or a quarantine, on the same path as all other requests of a
-/// store.
+/// A request without a queue, a fence or a quarantine, on the path of all other requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Baseline {

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use crate::{BoxFuture, Runtime, locked};
 
-/// The most requests in one batch, which takes a server about a tenth of a millisecond. Others wait
-/// meanwhile.
+/// The most requests in one batch, which takes a server about 0.1 ms. Others wait meanwhile.
 pub const MOST_IN_BATCH: usize = 64;
 
 /// A request that can wait in a queue.
@@ -20,8 +19,7 @@ pub trait Batched: Send + 'static {
     /// Equal for requests of the same key. These keep their order, and share no batch.
     fn key(&self) -> u64;
 
-    /// The time limit of an answer. A batch has one deadline, so all its requests have the same
-    /// limit.
+    /// The time limit of an answer. A batch has one deadline, so its requests share a limit.
     fn limit(&self) -> Duration;
 
     /// Returns true if somebody still waits for the answer.
@@ -43,8 +41,7 @@ pub trait SendBatch<R>: Send + Unpin + 'static {
     /// Resolves when there is room for another batch.
     fn send(&self, batch: Vec<R>) -> BoxFuture<'static, ()>;
 
-    /// Returns true for each request that a batch may still serve now, after what was learned while
-    /// it waited.
+    /// True for each request that a batch may still serve, after what was learned while it waited.
     fn serves(&self) -> impl Fn(&R) -> bool {
         |_| true
     }
@@ -78,9 +75,8 @@ enum Sender {
     /// Nobody: nothing waits and nothing is in flight.
     Nobody,
     /// A caller, by its number, has sent its own request, and nothing waits. The batch is kept here
-    /// and not with the caller, so that the next caller can take it over: a caller that is not
-    /// polled for a while delays nobody. From then on the caller waits for its answer alone, so it
-    /// is woken.
+    /// and not with the caller, so that the next one can take it over: a caller that is not polled
+    /// delays nobody. From then on the caller waits for its answer alone, so it is woken.
     Caller { number: u64, batch: BoxFuture<'static, ()>, waker: Waker },
     /// A task, which is woken if a request waits and there is room.
     Task { has_room: bool, waker: Option<Waker> },
@@ -153,8 +149,7 @@ impl<R: Batched> State<R> {
             }
             let is_first = !keys.contains(&request.key());
             let shares_limit = batch.first().is_none_or(|first| first.limit() == request.limit());
-            // Also of the requests that are left for later, so that a later request of the same key
-            // stays behind them.
+            // Of those left for later, too: a later request of the same key stays behind them.
             keys.push(request.key());
             if is_first && shares_limit {
                 batch.push(request);
@@ -180,8 +175,7 @@ impl<R: Batched, A: Future + Unpin> Future for AskedInBatch<R, A> {
     type Output = A::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<A::Output> {
-        // While this future sends the batch, it does not poll the answer, which would wake it once
-        // more from within.
+        // While it sends the batch, it does not poll the answer, which would wake it from within.
         if let Some(number) = self.number {
             let mut state = locked(&self.queue.0);
             if let Sender::Caller { number: by, batch, waker } = &mut state.sender

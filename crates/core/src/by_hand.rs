@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use crate::{BoxFuture, Instant, Runtime};
 
-/// A clock that is set by hand; timers are checked only when they are polled again. Tasks run on
-/// tokio.
+/// A clock that is set by hand; timers are checked only when polled. Tasks run on tokio.
 #[derive(Debug, Default)]
 pub(crate) struct ByHand(Arc<AtomicU64>);
 

@@ -145,8 +145,7 @@ pub struct Successor {
 pub struct Proposal {
     /// The fence. It takes the place of the store's clock, which differs from member to member.
     pub fence: Fence,
-    /// The longest TTL of the deployment. A member that may have forgotten leases abstains for that
-    /// time.
+    /// The longest TTL of the deployment. A member that may have forgotten leases abstains for it.
     pub max_ttl: Ttl,
 }
 

@@ -7,11 +7,9 @@ use std::time::Duration;
 use crate::{Instant, Key, locked};
 
 /// Remembers which keys were waited for or refused lately, as far as this process has noticed. A
-/// request for such a key skips a store's shorter way for uncontended keys, which would only send it
-/// back.
+/// request for such a key skips a store's shorter way for uncontended ones, which would refuse it.
 ///
-/// It may forget a key or mistake one key for another: either costs one command, or a little of a
-/// server's time.
+/// It may forget a key or mistake one for another: either costs one command, or a little time.
 #[derive(Debug)]
 pub struct Contended {
     /// It has read the seed.
@@ -49,8 +47,7 @@ impl Contended {
         locked(&self.slots)[digest as usize % SLOTS] = Some((digest, now));
     }
 
-    /// Returns true if that was noted lately. Mostly it was never noted, and then the clock is not
-    /// read.
+    /// Returns true if that was noted lately. If it was never, the clock is not read.
     #[must_use]
     pub fn has(&self, digest: u64, now: impl FnOnce() -> Instant) -> bool {
         let noted = locked(&self.slots)[digest as usize % SLOTS];

@@ -35,8 +35,7 @@ mod serde;
 pub struct Fence(Compact);
 
 impl Fence {
-    /// 2⁵³ − 1, the greatest integer that a double holds exactly; Lua's and JavaScript's numbers
-    /// are doubles.
+    /// 2⁵³ − 1, the greatest integer that a double, a number of Lua or JavaScript, holds exactly.
     pub const MAX: Self = Self(Compact::new((1 << 53) - 1));
 
     /// Takes a number as a fence; `None` above [`Fence::MAX`].
@@ -72,9 +71,8 @@ impl Fence {
         proposed.map_or(clock, |proposed| proposed.clamp(least, most))
     }
 
-    /// The fence of the next grant: above the last one, and not below the floor that the store's
-    /// clock gives, so that it rises even if the last one was lost. `None` if the numbers are used
-    /// up.
+    /// The fence of the next grant: above the last one, and not below the floor of the store's
+    /// clock, so that it rises even if the last one was lost. `None` if none is left.
     #[must_use]
     pub fn next(last: Option<Self>, floor: Self) -> Option<Self> {
         let above = last.map_or(0, |last| last.get() + 1);

@@ -8,8 +8,7 @@ use crate::key::Escaped;
 
 /// The id of one attempt to hold: 128 random bits, fresh for every attempt, never used again.
 ///
-/// Anybody who knows it could release or renew the lease, so only its first eight digits are
-/// displayed.
+/// Who knows it could release or renew the lease, so only its first eight digits are displayed.
 ///
 /// ```
 /// use leasehold_core::Holder;
@@ -17,8 +16,7 @@ use crate::key::Escaped;
 /// let holder = Holder::from_bits(0x1f0c_9a2e_0000_0000_0000_0000_0000_0001);
 /// assert_eq!(holder.to_string(), "1f0c9a2e");
 /// ```
-// Two halves, because a 128-bit integer would cause padding wherever it is stored, and there may be
-// very many.
+// Two halves, because a 128-bit integer would pad what stores it, and there may be very many.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder {
     high: u64,

@@ -20,8 +20,7 @@ use crate::Misuse;
 pub struct Key(Arc<[u8]>);
 
 impl Key {
-    /// The longest key, in bytes. Longer names are nearly always a value that was passed as a key
-    /// by mistake.
+    /// The longest key, in bytes. A longer name is nearly always some other value.
     pub const MAX_LEN: usize = 1024;
 
     /// The prefix that no key may have, because Leasehold's own entries on a server have it.

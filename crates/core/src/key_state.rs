@@ -132,8 +132,7 @@ pub struct KeyState {
     pub holders: Vec<HolderInfo>,
     /// Its waiters, in the order of the queue.
     pub waiters: Vec<Waiter>,
-    /// The store's wall clock when the key was read: microseconds since 1970. `None` if the store
-    /// does not say.
+    /// The store's wall clock at the reading: microseconds since 1970. `None` if it does not say.
     pub clock: Option<Stamp>,
     /// Why some of the holders or waiters cannot be read, and the remedy: somebody else wrote to
     /// the store's own keys for this key. `None` if everything can be read.

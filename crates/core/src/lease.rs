@@ -25,16 +25,14 @@ impl Drift {
     /// No drift: the store counts on the holder's own clock, with the same precision.
     pub const NONE: Self = Self { per_thousand: 0, constant: 0 };
 
-    /// The store counts on the holder's own clock, but in microseconds: it truncates up to one of
-    /// them.
+    /// The store counts on the holder's own clock, but in microseconds: it may truncate one.
     pub const ON_ONE_CLOCK: Self = Self { per_thousand: 0, constant: 1_000 };
 
     /// Between two machines.
     ///
     /// A thousandth: the kernel's clock discipline changes a clock's rate by at most 500 parts per
     /// million (RFC 5905, appendix A.1), and there are two clocks. 2 ms: the server truncates its
-    /// clock to milliseconds before it adds the TTL, and compares in milliseconds again when it
-    /// expires the key.
+    /// clock to milliseconds before it adds the TTL, and again when it expires the key.
     pub const BETWEEN_MACHINES: Self = Self { per_thousand: 1, constant: 2_000_000 };
 
     /// A share of the TTL, in thousandths, and a constant. [`Drift::BETWEEN_MACHINES`] derives the

@@ -55,8 +55,7 @@ pub struct LeaseRenewal {
     renewal: Chosen,
     /// When the last answered request was sent.
     confirmed: Instant,
-    /// The length of a lease that was handed over in the queue, or adopted, until the first renewal
-    /// is answered.
+    /// The length of a lease that was handed over or adopted, until the first renewal is answered.
     unclaimed: Option<Ttl>,
     asking: Option<(Instant, Ttl)>,
     /// Boxed, like the loss: they are rare, and there may be very many leases.

@@ -26,8 +26,7 @@ pub struct Mark {
     pub fence: Fence,
     /// The holder's description of itself.
     pub label: Option<Label>,
-    /// How long after `at` the job is due again, in whole microseconds; `None` if it is done only
-    /// once, ever.
+    /// How long after `at` the job is due again, in whole microseconds; `None` if it is done once.
     pub period: Option<Duration>,
 }
 

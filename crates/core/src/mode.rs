@@ -26,8 +26,7 @@ pub enum Mode {
     Exclusive,
     /// Shared with all others that request it in this mode, as by readers.
     Shared,
-    /// Shared with others that use the same number of permits, as long as there are enough permits
-    /// for all of them.
+    /// Shared with others that use the same number of permits, as long as there are enough permits.
     Permits {
         /// The number of permits that it takes.
         weight: u32,

@@ -60,8 +60,7 @@ pub struct QuorumView<'a> {
 /// A process that has attempts at a quorum. Its answers affect how soon a claim is granted, never
 /// the validity of a lease.
 pub trait QuorumProcess: fmt::Debug {
-    /// Returns true if a member is too slow to be waited for: its last call ended in a fault, or
-    /// takes long.
+    /// True if a member is too slow to wait for: its last call ended in a fault, or takes long.
     fn is_silent(&self, member: usize) -> bool;
 
     /// The fence to propose: above every fence that this process has seen, or the wall clock if
@@ -271,8 +270,7 @@ impl QuorumAttempt {
         self.tell(question, answer);
     }
 
-    /// Notes that a question or a renewal under this id has ended, and that no answer can come any
-    /// more.
+    /// Notes that a question or a renewal under this id has ended, and can bring no answer now.
     pub fn handle_dropped(&mut self, member: usize, holder: Holder) {
         self.ids.call_ends(member, holder, false);
     }
@@ -336,8 +334,7 @@ impl QuorumAttempt {
         }
     }
 
-    /// Notes that the time of [`QuorumWait`] has come. Returns true if it should ask again;
-    /// otherwise it waits on.
+    /// Notes that the time of [`QuorumWait`] has come. True if it should ask again and not wait on.
     pub fn handle_time(&mut self, view: &QuorumView<'_>) -> bool {
         match self.ids.stage {
             Stage::Contested { until, .. } if view.now >= until => {

@@ -76,8 +76,7 @@ impl LastFence {
 
     /// How long a fence is remembered after its last use: twice the TTL, so that it outlives every
     /// lease that carries it, and at least ten minutes, which is more than clocks are usually set
-    /// back. After that, the clock's floor alone makes fences rise, and nothing of an unused key
-    /// remains.
+    /// back. Then the clock's floor makes fences rise, and nothing of an unused key remains.
     #[must_use]
     pub fn kept_for(ttl: Ttl) -> Duration {
         const LEAST: Duration = Duration::from_secs(600);
@@ -95,8 +94,7 @@ impl LastFence {
 
 /// All records of a store, or the part that concerns a request.
 ///
-/// A record that has ended counts as absent from that very moment on, whether or not it was removed
-/// yet.
+/// A record that has ended counts as absent from that moment on, whether it was removed or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Records {
@@ -114,8 +112,7 @@ pub struct Records {
     pub marks: BTreeMap<Key, (Mark, Stamp)>,
     /// The last broken lease of each key, and until when its record is kept, on the wall clock.
     pub breaks: BTreeMap<Key, (BreakRecord, Stamp)>,
-    /// When the store noticed that it may have forgotten leases: it was restarted, or started for
-    /// the first time.
+    /// When the store noticed that it may have forgotten leases: it was restarted, or is new.
     pub voided: Option<Stamp>,
 }
 
@@ -153,8 +150,7 @@ impl Records {
         self.queues.get(key).filter(|queue| queue.ends().is_none_or(|ends| now < ends))
     }
 
-    /// The keys with this prefix that one of our holders holds or that somebody waits for, in byte
-    /// order.
+    /// The keys with this prefix that a holder of ours has or somebody waits for, in byte order.
     #[must_use]
     pub fn keys_in_use(&self, prefix: &[u8], now: Stamp) -> Vec<Key> {
         let held = self.locks.keys().filter(|key| !self.holder_ids(key, now).is_empty());
@@ -165,8 +161,7 @@ impl Records {
         keys.into_iter().cloned().collect()
     }
 
-    /// Removes marks and breaks that have ended, by the wall clock. This changes no answer; it only
-    /// frees memory.
+    /// Removes marks and breaks that have ended, by the wall clock. It only frees memory.
     pub fn forget_ended_marks(&mut self, wall: Stamp) {
         self.marks.retain(|_, (_, ends)| wall < *ends);
         self.breaks.retain(|_, (_, ends)| wall < *ends);

@@ -18,12 +18,10 @@ pub enum Request {
         attempt: Attempt,
         /// How it waits; `None` for a single try, of which nothing is kept.
         wait: Option<Wait>,
-        /// On the store's clock: after this the request has been given up, and must not be granted
-        /// any more.
+        /// On the store's clock: after this the request is given up, and must not be granted.
         not_after: Option<Stamp>,
     },
-    /// Extend the lease to its TTL from now, unless it lasts longer already, if the attempt still
-    /// holds all keys.
+    /// Extend the lease to its TTL from now, unless it lasts longer, if the attempt holds all keys.
     Renew(Attempt),
     /// At a member of a quorum: extend the lease as a renewal does, or take it again if nobody
     /// holds or waits for its keys, for example at a member that was down when the others granted.
@@ -107,8 +105,7 @@ impl Request {
         matches!(self, Self::Inspect(_) | Self::Marked(_))
     }
 
-    /// The proposal of a quorum, with which a member that may have forgotten leases must refuse the
-    /// request.
+    /// The proposal of a quorum, which a member that may have forgotten leases must refuse.
     #[must_use]
     pub const fn proposal(&self) -> Option<Proposal> {
         match self {
@@ -188,8 +185,7 @@ pub enum GrantAnswer {
         /// before that one.
         place: Option<QueuePosition>,
     },
-    /// The queue of a key was as long as the limit, so the attempt did not join it; it holds
-    /// nothing.
+    /// The queue of a key was as long as the limit, so the attempt did not join; it holds nothing.
     QueueFull {
         /// The holder.
         held_by: HolderInfo,
@@ -225,8 +221,7 @@ pub struct QueuePosition {
     /// The number of waiters before it.
     pub before: u64,
     /// True if the attempt was in the queue already when it asked. If it has a ticket and was not
-    /// in the queue, the queue was lost or the attempt had been skipped, and the same may be true
-    /// for its neighbours.
+    /// in the queue, the queue was lost or the attempt skipped, and so may its neighbours be.
     pub stood: bool,
 }
 

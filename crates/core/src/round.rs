@@ -69,8 +69,7 @@ pub enum RoundAction {
     Failed,
 }
 
-/// The state machine of one round: every member is asked once, and a majority must have answered
-/// the same fence.
+/// One round: every member is asked once, and a majority must have answered the same fence.
 ///
 /// Invariant: for the fence of [`RoundAction::Granted`] there is a majority of which no member
 /// answered a greater one, and each member of a majority answered exactly this fence, to a grant or
@@ -136,8 +135,7 @@ impl Round {
         self.greatest = self.greatest.max(Some(answered));
     }
 
-    /// Notes that somebody else holds the key at a member, or that the attempt does not hold it
-    /// there any more.
+    /// Notes that somebody else holds the key at a member, or that the attempt no longer does.
     pub fn handle_refused(&mut self, member: usize, held_by: Option<HolderInfo>) {
         self.out(member, held_by.map_or(MemberVote::Gone, MemberVote::Held));
     }
@@ -228,8 +226,7 @@ impl Round {
         self.states.iter().any(abstains) && self.states.iter().filter(votes).count() >= self.majority()
     }
 
-    /// Returns true if so many members refuse permanently that no majority could grant, whatever
-    /// the others answer.
+    /// True if so many members refuse permanently that no majority can grant any more.
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         let lasting =

@@ -123,16 +123,14 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// dropped; this never panics.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
-    /// A number that changes once the async runtime has ended and cleanups run elsewhere. A task
-    /// that was spawned under an earlier number, such as the driver of a connection, no longer
-    /// runs.
+    /// A number that changes once the async runtime has ended and cleanups run elsewhere. A task of
+    /// an earlier number, such as the driver of a connection, no longer runs.
     fn generation(&self) -> u64 {
         0
     }
 
-    /// Runs a cleanup to its end, which releases what others wait for. If the runtime ends before
-    /// the cleanup is done, it is started again elsewhere if possible, which delays the shutdown
-    /// for a bounded time.
+    /// Runs a cleanup to its end, which releases what others wait for. If the runtime ends first,
+    /// it is started again elsewhere if possible, which delays the shutdown for a bounded time.
     fn spawn_cleanup(&self, mut begin: BeginCleanup) {
         self.spawn(Box::pin(async move { begin().await }));
     }

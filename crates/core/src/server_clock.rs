@@ -70,8 +70,7 @@ impl ServerClock {
         *locked(&self.0)
     }
 
-    /// Keeps a new reading if it is more precise than the last one, or shows that the clock was
-    /// set.
+    /// Keeps a reading that is more precise than the last one, or shows that the clock was set.
     pub fn note(&self, new: Reading) {
         let mut kept = locked(&self.0);
         let takes = kept.is_none_or(|old| {

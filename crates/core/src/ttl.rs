@@ -9,8 +9,7 @@ use crate::Misuse;
 /// How long a lease lasts without renewal, in whole milliseconds; between [`Ttl::MIN`] and
 /// [`Ttl::MAX`].
 ///
-/// A live holder renews long before the end, so the TTL is how long a crashed holder keeps others
-/// out.
+/// A live holder renews long before the end, so the TTL is how long a crash keeps others out.
 ///
 /// ```
 /// # use leasehold_core::Ttl;
@@ -29,8 +28,7 @@ impl Ttl {
     /// large part of the lease.
     pub const MIN: Self = Self::of(10);
 
-    /// 365 days. Longer values come from wrong arithmetic, and some servers accept them and
-    /// overflow.
+    /// 365 days. Longer values come from wrong arithmetic; some servers overflow with them.
     pub const MAX: Self = Self::of(365 * 24 * 60 * 60 * 1000);
 
     /// 30 s: long enough that nobody loses a lock when a server is stopped or fails over (some

@@ -328,8 +328,7 @@ impl WaitQueue {
         self.unclaimed.take_if(|unclaimed| unclaimed.holder == holder);
     }
 
-    /// Notes that the new holder let the hand-over end: everybody on its channel is skipped from
-    /// now on.
+    /// Notes that the new holder let the hand-over end: everybody on its channel is skipped now.
     pub(crate) fn set_unclaimed_unresponsive(&mut self) {
         if let Some(Unclaimed { channel: Some(channel), .. }) = self.unclaimed.take() {
             self.unresponsive.insert(channel);

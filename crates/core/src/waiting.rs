@@ -100,8 +100,7 @@ impl WaiterRegistry {
     }
 
     /// Notes that a waiter is about to ask, and from now on accepts only a grant with this proof;
-    /// `None` if only the store can send messages to it. Returns its place, so that the store can
-    /// restore it.
+    /// `None` if only the store can send messages to it. Returns its place to restore.
     pub fn asks(&self, holder: Holder, proof: Option<Proof>, now: Instant) -> Option<(Key, Ticket)> {
         let mut waiters = locked(&self.0);
         let waiter = waiters.all.entry(holder).or_insert_with(|| {
@@ -188,9 +187,8 @@ impl WaiterRegistry {
         self.change(|waiters| waiters.hears(holder, event, proof, since, now))
     }
 
-    /// Notes that the store shows a waiter as holder, although it considers itself waiting. When the
-    /// store has shown that twice, the waiter asks: the first time, its notification may be on the
-    /// way.
+    /// Notes that the store shows a waiter as holder, although it considers itself waiting. The
+    /// second time, the waiter asks; the first time, its notification may be on the way.
     pub fn finds(&self, holder: Holder, key: &Key) {
         self.change(|waiters| {
             let waiter = waiters.all.get_mut(&holder).filter(|waiter| waiter.waits_for(key));
@@ -216,8 +214,7 @@ impl WaiterRegistry {
         });
     }
 
-    /// Resolves when the waiter is notified, or should ask for all; never for a holder that does
-    /// not wait.
+    /// Resolves when the waiter is notified, or should ask for all; never if it does not wait.
     ///
     /// Cancel safe: a wake-up that nobody received goes to the next call.
     pub fn called<'a>(&'a self, holder: Holder, runtime: &'a dyn Runtime) -> BoxFuture<'a, Wake> {
@@ -375,8 +372,7 @@ impl Waiters {
         }
         waiter.above = held_by.fence;
         if waiter.holds {
-            // A push since its request said that it holds the key, and the older answer is read
-            // only now.
+            // A push since its request said that it holds the key; the older answer is read now.
             return;
         }
         let (rejoined, asked) =
@@ -442,8 +438,7 @@ impl Waiters {
         self.all.remove(&holder).is_some()
     }
 
-    /// Notes that a waiter has left its queue. If the next one now asks for all, it does so after
-    /// `rest`.
+    /// Notes that a waiter has left its queue. If the next one asks for all, it does after `rest`.
     fn holds(&mut self, holder: Holder, now: Instant, rest: Duration) {
         let Some(waiter) = self.all.get_mut(&holder).filter(|waiter| !waiter.holds) else { return };
         waiter.holds = true;
@@ -486,8 +481,7 @@ impl Clone for WaiterRegistry {
     }
 }
 
-/// Two tables with equal hashes decide the same from here on, except for the length of their
-/// waiters' pauses.
+/// Two tables with equal hashes decide the same from here on, but for the lengths of pauses.
 impl Hash for WaiterRegistry {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let waiters = locked(&self.0);

@@ -118,8 +118,7 @@ impl LocksBuilder {
     }
 
     /// Sets how long requests wait for a store that does not answer; 10 s by default. That is
-    /// longer than most failovers and restarts, and shorter than people wait before they
-    /// investigate.
+    /// longer than most failovers and restarts, and shorter than people wait to investigate.
     pub const fn outage_limit(mut self, limit: Duration) -> Self {
         self.defaults.outage_limit = limit;
         self
@@ -183,8 +182,7 @@ impl LocksBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: the stores, the longest TTL or a default are invalid, or no thread could
-    /// be started.
+    /// [`ConnectError`]: the stores, the longest TTL or a default are invalid, or no thread starts.
     pub fn quorum<Member: Into<AnyStore>>(
         self,
         stores: impl IntoIterator<Item = Member>,

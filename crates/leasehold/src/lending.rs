@@ -71,16 +71,14 @@ impl LocksBuilder {
         self.lent(|runtime| Ok(RedisStore::from_pool(take, "redis (lent)", runtime)))
     }
 
-    /// Locks over a client of the fred crate that the program already has, under the name
-    /// `redis (lent)`. This opens nothing. [`RedisStore::from_fred`] says how the client must be
-    /// set up.
+    /// Locks over a client of the fred crate that the program already has, under the name `redis
+    /// (lent)`. This opens nothing. [`RedisStore::from_fred`] says how to set up the client.
     ///
     /// [`leasehold::fred`](crate::fred) is the version of fred whose clients are taken.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: the client is one of a cluster, a default is invalid, or no thread could
-    /// be started.
+    /// [`ConnectError`]: the client is one of a cluster, a default is invalid, or no thread starts.
     #[cfg(feature = "fred")]
     #[cfg_attr(docsrs, doc(cfg(feature = "fred")))]
     pub fn fred_client(self, client: leasehold_redis::fred::clients::Client) -> Result<Locks, ConnectError> {

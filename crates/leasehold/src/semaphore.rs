@@ -87,8 +87,7 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires several permits together if they are free and nobody waits for any; `None`
-    /// otherwise.
+    /// Acquires several permits if they are free and nobody waits for any; `None` otherwise.
     ///
     /// # Errors
     ///

@@ -6,8 +6,7 @@
 //! keys. A store loads these records, calls the function, saves the changes, and delivers the
 //! pushes. Then [`LocksBuilder::over`](crate::LocksBuilder::over) creates locks in it.
 //!
-//! The example `own_store` is a complete store. It passes the same checks as every store of this
-//! crate.
+//! The example `own_store` is a complete store. It passes the checks of every store here.
 
 pub use leasehold_core::{
     AdminStore, ApplyContext, Attempt, BackgroundRelease, BackgroundReleases, Baseline, BaselineStore,

@@ -1,5 +1,4 @@
-//! Parses a URL into settings. No I/O, except that a password file is read when a connection is
-//! made.
+//! Parses a URL into settings. No I/O, except that each connection reads a password file.
 
 pub(crate) mod access;
 pub(crate) mod channels;
@@ -295,8 +294,7 @@ mod tests {
         assert_eq!(parse("redis://[2001:db8::7]").name, "redis://[2001:db8::7]");
     }
 
-    /// Regression: the path of a socket was printed unescaped, and so could start a new line in a
-    /// log.
+    /// Regression: the path of a socket was printed unescaped, and could begin a line of a log.
     #[test]
     fn a_name_is_one_line_whatever_the_path_of_the_socket() {
         assert_eq!(parse("redis+unix:///run/a%0Ab%1B[2J.sock").name, r"redis+unix:///run/a\nb\u{1b}[2J.sock");

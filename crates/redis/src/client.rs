@@ -181,8 +181,7 @@ impl Client {
         WaitQueue::CLAIM_WINDOW.max(4 * self.call_limit)
     }
 
-    /// The channel on which this process is notified for requests on this route; subscribes if
-    /// necessary.
+    /// The channel on which this process is notified on this route; subscribes if necessary.
     pub(crate) async fn listen(&self, route: &Route) -> Option<Channel> {
         match (&self.source, route.live()) {
             (Source::Ours(link), Some(live)) => link.listen(live, route.limit).await,

@@ -1,5 +1,4 @@
-//! Connections: from an address to commands that are answered, in order. Nothing here knows what a
-//! lock is.
+//! Connections: from an address to commands answered in order. Nothing here knows what a lock is.
 
 pub(crate) mod connect;
 pub(crate) mod dial;

@@ -1,5 +1,4 @@
-//! Turns errors of the server and the connection into faults: their texts, and whether they will
-//! pass.
+//! Turns errors of the server and the connection into faults: their texts, and if they will pass.
 
 use std::fmt;
 use std::io;
@@ -227,8 +226,7 @@ impl Faults {
             _ if said.is_of_a_script() => {
                 self.lasting(format_args!("something next to the key is not ours: {REMEDY} ({said})"))
             }
-            // A proxy's own errors, too many clients, a server that is shutting down: nothing says
-            // that these last.
+            // A proxy's own errors, too many clients, a server that is shutting down: all may pass.
             _ => self.passing(format_args!("the server refused: {said}")),
         }
     }
@@ -267,8 +265,7 @@ pub(crate) fn is_of_a_script(error: &ServerError) -> bool {
     ServerMessage::of(error).is_of_a_script()
 }
 
-/// The same refusal with its location: the side key of the queue represents all side keys of its
-/// key.
+/// The same refusal with its location: the queue's side key represents all of its key.
 pub(crate) fn of_a_script(queue_key: &[u8], error: &ServerError) -> ServerError {
     let (kind, tagged) = queue_key.split_at(Key::RESERVED.len() + 1);
     let kind = &kind[..Key::RESERVED.len()];

@@ -154,8 +154,7 @@ pub(crate) fn text_of(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Returns true if a server says in its answer to `ROLE` that it is a master. `None` if the answer
-/// is not valid.
+/// True if a server says in its answer to `ROLE` that it is a master. `None` if it is not valid.
 pub(crate) fn is_master(role: &Value) -> Option<bool> {
     let Value::Array(fields) = role else { return None };
     Some(text_of(fields.first()?)? == "master")
@@ -324,8 +323,7 @@ impl Fields {
         })
     }
 
-    /// All holders in the answer to an inspection, by fence, and the number of entries that are not
-    /// ours.
+    /// All holders in the answer to an inspection, by fence, and the number of foreign entries.
     fn holders(&self, key: &Key) -> Result<(Vec<HolderInfo>, usize), String> {
         let (HELD_TOGETHER, [_, Value::BulkString(marker), Value::Array(shares), ..]) =
             (self.code, self.rest.as_slice())

@@ -23,8 +23,7 @@ pub fn member_key_in(slot: u16) -> String {
     format!("{MEMBER_KEY}{{{}}}", tag(slot))
 }
 
-/// Where the last fence is remembered. Keys with the same part up to the first colon have one fence
-/// key.
+/// Where the last fence is remembered. Keys that are equal up to the first colon share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a test asks as each kind of store does")]
 pub struct FenceKeys {

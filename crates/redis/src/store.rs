@@ -181,8 +181,7 @@ impl RedisStore {
     /// its first connection is its last. Everything that [`from_connection`](Self::from_connection)
     /// says holds here too, except about resends: however the client is configured, each of our
     /// commands is sent at most once. A command that is unanswered when a connection breaks is a
-    /// fault, and a command that is still in the client's queue when its time limit has passed is
-    /// not sent.
+    /// fault, and one that is still in the client's queue at its time limit is not sent.
     ///
     /// Use a client that nothing else uses: `clone_new` creates one with the same configuration. On
     /// a shared client, a blocking command (`BLPOP` and the like) delays the locks behind it, or is
@@ -354,8 +353,7 @@ impl InspectStore for RedisStore {
     }
 
     /// This scans the server with SCAN, a thousand keys at a time, which takes a while with
-    /// millions of keys; others are served in between. Changes during the call may or may not be
-    /// included.
+    /// millions of keys; others are served in between. Changes during the call may be included.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(self.client.list(prefix, None))
     }

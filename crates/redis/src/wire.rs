@@ -212,8 +212,7 @@ pub struct PushMessage {
     pub nonce: Option<Nonce>,
 }
 
-/// Decodes a message on one of our channels; `None` if it is not a push, because anybody may
-/// publish.
+/// Decodes a message on one of our channels; `None` if it is no push: anybody may publish.
 ///
 /// It is a letter and 32 digits of the holder; then for `g` (granted) the fence, the number of
 /// milliseconds and the 32 digits of the nonce, for `f` (first) the number of milliseconds that are

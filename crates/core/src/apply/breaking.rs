@@ -29,8 +29,7 @@ impl Serving<'_> {
     fn break_lease(&mut self, key: &Key, lease: &LeaseBreak) -> BreakAnswer {
         let LeaseBreak { fence, recorded, ref note } = *lease;
         let (records, now) = (&mut *self.records, self.context.now);
-        // The holder is not skipped for this: a new holder that has not confirmed yet did not let its
-        // lease end.
+        // No reason to skip the holder: one that has not confirmed yet did not let its lease end.
         let named = sharer(records, key, fence, now);
         records.settle(key, named, now);
         let ours = records.holders(key, now).into_iter().find_map(|holding| match holding.owner.clone() {

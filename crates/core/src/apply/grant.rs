@@ -13,8 +13,7 @@ use crate::{
 /// been given up, and is not granted any more.
 ///
 /// A waiting attempt takes its keys in order as far as they are free, keeps them, and joins the
-/// queue of the first key that is taken. All attempts take their keys in the same order, so there
-/// is no deadlock.
+/// queue of the first key that is taken. As all take them in the same order, there is no deadlock.
 ///
 /// # Errors
 ///
@@ -216,8 +215,7 @@ impl Serving<'_> {
         fence
     }
 
-    /// Frees a key if the attempt holds it, removes the attempt from the queue, and hands the key
-    /// over.
+    /// Frees a key if the attempt holds it, removes the attempt from the queue, and hands it over.
     pub(super) fn give_back(&mut self, key: &Key, attempt: &Attempt) {
         let (records, now) = (&mut *self.records, self.context.now);
         if records.is_held_by(key, attempt.holder, now) {

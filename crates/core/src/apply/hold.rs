@@ -73,9 +73,8 @@ pub fn rejoin(
 /// At a member of a quorum: raises the fences of the keys that an attempt holds to the fence that it
 /// names, or above it if somebody else may have that fence.
 ///
-/// No store answers the same fence to two attempts, so no two attempts can have the same fence from
-/// a majority. An exclusive holder has the last fence of the key; of several who share it, only one
-/// has.
+/// No store answers a fence to two attempts, so no two can have the same fence from a majority. An
+/// exclusive holder has the last fence of the key; of several who share it, only one has.
 ///
 /// # Errors
 ///

@@ -140,8 +140,7 @@ fn a_lock_that_was_handed_over_is_lost_with_its_window_if_no_renewal_is_answered
     assert!(end == START + 2 * SECOND && asked.len() >= 3, "{asked:?}");
 }
 
-/// node-redlock 4 gives up everything when one renewal fails; other libraries never notice a
-/// failure at all.
+/// node-redlock 4 gives up everything when one renewal fails; other libraries never notice one.
 #[test]
 fn failed_renewals_lose_nothing_before_the_lease_ends() {
     let (end, loss, asked) = until_lost(renewing(Renewal::Automatic), START, |machine, now| {
@@ -334,8 +333,7 @@ fn with_a_short_ttl_the_retries_come_as_soon_as_it_wants_them() {
     }
 }
 
-/// Regression: a process that slept through its lease was told that it had held the lock for as long
-/// as it may.
+/// Regression: a process that slept through its lease was told that the longest hold was over.
 #[test]
 fn a_lease_that_ends_long_before_the_longest_hold_was_not_held_too_long() {
     let at_most = 20 * SECOND;

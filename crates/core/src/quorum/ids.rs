@@ -18,8 +18,7 @@ pub(super) enum Stage {
     Queued { queue_member: usize, looks_on: bool },
     /// This member has handed the key over to it; the others are yet to be asked.
     Handed { queue_member: usize },
-    /// It holds the queue member's key and is in the queues of the keys that others hold, for a
-    /// limited time.
+    /// It holds the queue member's key and is in the queues of others' keys, for a limited time.
     Contested { queue_member: usize, refusers: Vec<usize>, until: Instant },
     /// It has released everything, so that rivals do not collide again.
     Resting { until: Instant },

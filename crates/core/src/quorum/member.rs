@@ -5,8 +5,7 @@ use crate::{Fence, GrantAnswer, Holder};
 
 /// One id of an attempt at one member, and what it may have there.
 ///
-/// Once the id is given up, it is never used again. What the calls in flight bring after that is
-/// undone.
+/// Once the id is given up, it is never used again. What calls in flight bring then is undone.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct MemberAttempt {
     pub(super) holder: Holder,

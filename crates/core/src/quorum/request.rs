@@ -29,8 +29,7 @@ pub(super) struct GrantRequest {
     wait_mode: WaitMode,
     /// The number of the round; see [`Question`].
     pub(super) number: u32,
-    /// When the lease of this request would end. It is counted from before the queue member is
-    /// asked.
+    /// When the lease of this request would end. Counted from before the queue member is asked.
     until: Instant,
     /// The proposed fence: the same for all members, so that they can all answer it.
     fence: Option<Fence>,

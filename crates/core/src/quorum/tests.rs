@@ -145,8 +145,7 @@ fn a_greater_fence_is_raised_at_the_others_before_it_is_granted() {
     assert_eq!(world.answer(), granted(FENCE + 7));
 }
 
-/// Its lease at that member is counted from the first request, and so may end before the lease of
-/// the second would.
+/// Its lease at that member counts from the first request, and may end before that of the second.
 #[test]
 fn an_answer_to_an_earlier_request_does_not_count() {
     let mut world = World::of(3);

@@ -126,8 +126,7 @@ impl Records {
         self.is_held_by(key, holder, now) && self.family(key, now) == mode.family()
     }
 
-    /// Returns true if this attempt holds the key now in the mode that it wants, or wants to read
-    /// what it has alone.
+    /// True if this attempt holds the key now in its mode, or wants to read what it has alone.
     pub(crate) fn is_held_for(&self, key: &Key, holder: Holder, mode: Mode, now: Stamp) -> bool {
         self.is_held_in(key, holder, mode, now)
             || mode == Mode::Shared && self.is_held_in(key, holder, Mode::Exclusive, now)

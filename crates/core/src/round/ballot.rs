@@ -54,8 +54,7 @@ impl Ballot {
         };
     }
 
-    /// The result so far. Once it is decided, further answers do not change it, unless it was
-    /// unknown.
+    /// The result so far. Once decided, further answers do not change it, unless it was unknown.
     #[must_use]
     pub fn vote(&self) -> Vote {
         let count = |which: fn(&MemberVote) -> bool| self.votes.iter().filter(|vote| which(vote)).count();

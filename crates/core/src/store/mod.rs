@@ -29,12 +29,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The store's name, as a person would write it, without any password.
     fn name(&self) -> &str;
 
-    /// The longest TTL, and how much earlier than the store holders must stop relying on their
-    /// leases.
+    /// The longest TTL, and how much earlier than the store holders stop relying on their leases.
     fn limits(&self) -> Limits;
 
-    /// Refuses a claim that this store can never serve, whoever holds what. Called before anything
-    /// is sent.
+    /// Refuses a claim that this store can never serve, whoever holds what. Called before sending.
     ///
     /// # Errors
     ///
@@ -124,8 +122,7 @@ pub enum Wake {
         fence: Fence,
         /// When its lease started, or somewhat earlier.
         since: Instant,
-        /// How long the lease lasts from then, until the first renewal extends it to the requested
-        /// TTL.
+        /// How long the lease lasts from then, until the first renewal extends it to the TTL.
         lasts: Ttl,
     },
     /// It should ask again: its turn may have come.

@@ -115,8 +115,7 @@ impl dyn Store {
         self.parts().inspect?.notices()
     }
 
-    /// Warnings about the settings of this store, each on one line; none of them keeps it from
-    /// serving.
+    /// Warnings about the settings of this store, one per line; none keeps it from serving.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.parts().admin.map(AdminStore::warnings).unwrap_or_default()
@@ -180,8 +179,7 @@ pub struct BatchServed {
 }
 
 impl BatchServed {
-    /// Serves a batch by single requests, one after the other: for a store whose requests cost
-    /// little.
+    /// Serves a batch by single requests, in their order: for a store whose requests cost little.
     ///
     /// # Errors
     ///
@@ -240,8 +238,7 @@ pub trait MemberStore: fmt::Debug + Send + Sync {
     }
 
     /// For attempts with a [`Proposal`](crate::Proposal): extends leases to their TTL from now, and
-    /// takes those again that nobody holds or waits for. Returns an answer for each attempt, in
-    /// their order.
+    /// takes those again that nobody holds or waits for. Answers for each attempt, in order.
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>>;
 
     /// Raises the fence of what the attempt holds to the proposed one.
@@ -355,8 +352,7 @@ pub trait AdminStore: fmt::Debug + Send + Sync {
         Box::pin(async { Diagnosis::default() })
     }
 
-    /// Warnings about the settings of this store, each on one line; none of them keeps it from
-    /// serving.
+    /// Warnings about the settings of this store, one per line; none keeps it from serving.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }

@@ -73,8 +73,7 @@ pub enum LockError {
         /// How often the store was asked.
         attempts: u32,
     },
-    /// Too few members of a quorum answered, or they abstain. Whether anybody holds the lock is
-    /// unknown.
+    /// Too few members of a quorum answered, or they abstain. The lock may be held or not.
     #[non_exhaustive]
     NoQuorum {
         /// The requested key.
@@ -170,8 +169,7 @@ impl LockError {
         self.is_busy() || self.is_timeout()
     }
 
-    /// The store's last fault, if a fault is the cause; of a quorum, the fault of its first faulty
-    /// member.
+    /// The store's last fault, if that is the cause; of a quorum, that of its first faulty member.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         match self {

@@ -127,8 +127,7 @@ impl Store for Link {
                     changed.await;
                     continue;
                 }
-                // Check for a change of the outage first, so that no message passes through an
-                // outage.
+                // Check for a change of the outage first, so that no message passes through one.
                 tokio::select! {
                     biased;
                     () = changed => {}

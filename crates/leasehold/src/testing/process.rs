@@ -45,8 +45,7 @@ impl Process {
         self.0.locks.get_or_init(|| self.make(TokioRuntime::current().unwrap_or_else(own_thread))).clone()
     }
 
-    /// The locks of this process for blocking code, kept on a separate thread; each call returns
-    /// the same.
+    /// The locks of this process for blocking code, on a thread of their own, the same each time.
     ///
     /// # Panics
     ///

@@ -1,5 +1,4 @@
-//! Watched work of the locks, so that time moves on only when all work that can be done has been
-//! done.
+//! Watched work of the locks, so that time moves on only when all that can be done has been.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -31,8 +31,7 @@ const QUIET_TURNS: u32 = 16;
 const MOST_STIRS: u32 = 1_000_000;
 
 /// How long to wait for work that is due while nothing else happens: a future that the test holds
-/// but does not poll is never done. It is long compared with the time for which a busy machine
-/// delays a thread.
+/// but does not poll is never done. It is long compared with a busy machine's delays of a thread.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The most that counts of the time between two checks: if this thread itself got no processor
@@ -60,8 +59,7 @@ impl World {
         self.process_with(Locks::builder())
     }
 
-    /// Creates another process with these defaults. Clock and tasks are the world's, whatever the
-    /// builder says.
+    /// Creates another process with these defaults. Clock and tasks are always the world's.
     #[must_use]
     pub fn process_with(&self, builder: LocksBuilder) -> Process {
         Process::new(self.world.clone(), self.store.clone(), builder)
@@ -248,8 +246,7 @@ impl World {
     ///
     /// # Panics
     ///
-    /// If it is not in this state after ten seconds of the test's time, or the name cannot be a
-    /// key.
+    /// If it is not in this state after ten seconds of the test's time, or the name is invalid.
     ///
     /// # Cancel safety
     ///

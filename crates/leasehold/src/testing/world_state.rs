@@ -176,8 +176,7 @@ impl WorldState {
         drop(gone);
     }
 
-    /// Returns true if the watched work may continue. Otherwise it is recorded, to be woken when it
-    /// may.
+    /// True if the watched work may continue. Otherwise it is recorded, to be woken when it may.
     pub(super) fn admits(&self, flag: &Flag, task: &Waker) -> bool {
         let state = locked(&self.state);
         let paused = state.is_paused(Some(flag.process));

@@ -16,8 +16,7 @@ const LONGEST: usize = 128;
 
 impl Channels {
     pub(crate) fn for_keys(prefix: &str) -> Result<Self, Misuse> {
-        // An ACL contains it as part of a pattern, and a waiter's record contains it between
-        // spaces.
+        // An ACL contains it as part of a pattern, and a waiter's record has it between spaces.
         let is_odd = |c: char| c.is_whitespace() || c.is_control() || "*?[]\\".contains(c);
         if prefix.is_empty() || prefix.len() > LONGEST || prefix.contains(is_odd) {
             return refuse(format!(

@@ -111,8 +111,7 @@ struct Sender {
 
 /// The requests of a batch that one script serves.
 struct Group<To, A> {
-    /// First the grants: those for keys with the same beginning have one fence key, and stand
-    /// together.
+    /// First the grants: keys with the same beginning have one fence key, and stand together.
     requests: Vec<Request<To, A>>,
     /// The number of grants.
     grants: usize,

@@ -261,8 +261,7 @@ fn kind_of(name: &[u8]) -> Option<u8> {
     name.strip_prefix(Key::RESERVED.as_bytes())?.first().copied()
 }
 
-/// A command that finds out whether a side key has its type. Every user that may lock may run
-/// these.
+/// A command that finds out whether a side key has its type. Every user that may lock may run it.
 fn looks_at(name: &[u8]) -> Option<Cmd> {
     let mut look = match kind_of(name)? {
         b'c' | b'm' | b'b' => cmd("GET"),

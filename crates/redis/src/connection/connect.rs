@@ -42,8 +42,7 @@ pub(crate) struct Connector {
     resp2: AtomicBool,
 }
 
-/// The task that reads and writes for a connection; it must run for as long as the connection is
-/// used.
+/// The task that reads and writes for a connection; it must run as long as the connection is used.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A connection that has logged in.

@@ -20,16 +20,14 @@ use tokio::net::TcpStream;
 use crate::address::server::ServerAddr;
 use crate::fault::Faults;
 
-/// Longer than a few round trips and one resend of the first packet, which the kernel does after
-/// one second.
+/// Longer than a few round trips and one resend of the first packet, after one second.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// A server that a sentinel names and that has not answered in this time is skipped; it may be the one
 /// that failed.
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Calls have their own limits; this only lets the kernel close connections that nobody uses any
-/// more.
+/// Calls have their own limits; this only lets the kernel close connections that nobody uses.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 #[cfg(target_os = "linux")]

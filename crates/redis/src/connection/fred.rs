@@ -40,8 +40,7 @@ impl ByFred {
     /// For calls with this time limit.
     ///
     /// By default, fred resends commands that were unanswered when a connection broke, and keeps
-    /// commands that it cannot send until it can. Our commands are sent at most once, within the
-    /// limit.
+    /// commands that it cannot send until it can. Ours are sent at most once, within the limit.
     fn new(client: &Client, limit: Duration, runtime: Arc<dyn Runtime>) -> Self {
         let once = Options {
             // Zero attempts would mean the number in the client's configuration; the same holds for

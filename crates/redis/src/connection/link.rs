@@ -186,8 +186,7 @@ impl Link {
         }
     }
 
-    /// The channel of this process, which is subscribed to if necessary. `None` if the server
-    /// refuses.
+    /// The channel of this process, subscribed to if necessary. `None` if the server refuses.
     pub(crate) async fn listen(&self, live: &Arc<Live>, limit: Duration) -> Option<Channel> {
         match live.own_channel.channel.get() {
             Some(channel) => Some(channel.clone()),

@@ -28,8 +28,7 @@ pub(crate) type OnPush = Arc<dyn Fn(&[u8], &[u8], Instant) + Send + Sync>;
 ///
 /// The caller notes it in its own task, and the connection's reader reads it when it decodes a
 /// push. The reader returns an answer before it decodes what follows, so no answer from behind the
-/// push can be noted. An answer may be noted too late, and then the lease only appears shorter than
-/// it is.
+/// push can be noted. An answer may be noted too late; then the lease only appears shorter.
 pub(crate) fn reader(
     answered: Arc<Latest>,
     tell: OnPush,

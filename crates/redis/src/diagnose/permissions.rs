@@ -161,8 +161,7 @@ impl DiagnosisRun<'_> {
     }
 }
 
-/// Returns true if a cluster refuses requests for any keys: it is down, or was named like a single
-/// server.
+/// True if a cluster refuses requests for any keys: it is down, or was named like a single server.
 fn refuses_all_keys(error: &ServerError, is_node: bool) -> bool {
     match error.code() {
         "CLUSTERDOWN" => !is_node || error.details().is_some_and(|details| details.contains("is down")),

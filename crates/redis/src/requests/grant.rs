@@ -196,8 +196,7 @@ impl Client {
     /// queue is on another node. If a lease was broken or has ended, or several holders share the
     /// key, the value is another one or absent.
     ///
-    /// A release is not confirmed by replicas: a lock that a failover restores expires with its
-    /// TTL.
+    /// Replicas do not confirm a release: a lock that a failover restores expires with its TTL.
     pub(crate) async fn let_go_on(
         &self,
         attempt: &Attempt,
@@ -225,8 +224,7 @@ impl Client {
         .await
     }
 
-    /// When this resolves without a fault, nothing of the attempt is left and nothing of it can
-    /// appear.
+    /// When this resolves without a fault, nothing of the attempt is left or can appear.
     pub(crate) async fn give_up(&self, attempt: &Attempt) -> Result<(), Fault> {
         while let (_, Some(settles_at)) = self.release(attempt).await? {
             self.runtime.sleep_until(settles_at).await;

@@ -75,8 +75,7 @@ impl Client {
             while let Some(from) = &cursor {
                 let command = pattern.command(from, prefix, by_type);
                 let heard = self.say_once(&mut route, &command, self.call_limit).await?;
-                // Servers before 6.0. Without `TYPE`, asking for a key shows that it has another
-                // type.
+                // Servers before 6.0. Asking for a key shows that it has another type.
                 if by_type && heard.as_ref().is_err_and(is_syntax_error) {
                     by_type = false;
                     continue;
@@ -102,8 +101,7 @@ impl Client {
         scanned(value).ok_or_else(|| self.faults.unexpected("SCAN"))
     }
 
-    /// The keys whose strings begin like a lease. Of other keys, not even the string is
-    /// transferred.
+    /// The keys whose strings begin like a lease. Of others, not even the string is transferred.
     pub(super) async fn that_look_held(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
         let heard = self.say(route, keys.iter().map(beginning_of).collect()).await?;
         let mut held = Vec::new();

@@ -171,8 +171,7 @@ impl Client {
         Ok(())
     }
 
-    /// An identity that distinguishes the server from all others, whatever its name, if it is
-    /// known.
+    /// What distinguishes the server from all others, whatever its name, if it is known.
     pub(crate) fn identity(&self) -> Option<Arc<str>> {
         match &self.source {
             Source::Ours(_) => locked(&self.identity).clone(),

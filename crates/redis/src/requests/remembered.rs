@@ -1,5 +1,4 @@
-//! Records that a server keeps besides leases: marks of jobs, and records of breaks, which breaking a
-//! lease makes.
+//! Records that a server keeps besides leases: marks of jobs, and records of broken leases.
 
 use std::time::Duration;
 

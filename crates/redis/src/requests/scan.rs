@@ -1,5 +1,4 @@
-//! Scans for continuous watching: one part at a time, with few commands that each inspect many
-//! keys.
+//! Scans for continuous watching: a part at a time, with few commands that each inspect many keys.
 
 use std::slice;
 

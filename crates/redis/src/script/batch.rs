@@ -1,5 +1,4 @@
-//! Scripts that serve many claims at once: their arguments, and the meaning of their answers for
-//! each claim.
+//! Scripts that serve many claims at once: their arguments, and what their answers mean.
 //!
 //! A batch serves exclusive claims on one key each, if the key is free or held by the requester and
 //! nobody waits for it. It does not answer any other claim; the script of a single request does. So

@@ -101,8 +101,7 @@ impl Call {
         self.command
     }
 
-    /// The command that runs the script whether or not the server knows it; after that the server
-    /// knows it.
+    /// The command that runs the script whether or not the server knows it; then it does.
     #[must_use]
     pub fn by_text(&self) -> Cmd {
         let mut command = Cmd::new();

@@ -1,5 +1,4 @@
-//! Batched requests: each caller gets its own answer, and a request that a batch cannot serve is
-//! sent alone.
+//! Batched requests: each caller gets its own answer, and what a batch cannot serve is sent alone.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

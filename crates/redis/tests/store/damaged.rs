@@ -131,8 +131,7 @@ async fn a_survey_of_many_keys_goes_on_past_a_damaged_one() {
     }
 }
 
-/// Records that no build of ours writes. Each of them once made a script fail halfway, or was
-/// unreadable.
+/// Records that no build of ours writes. Each once made a script fail halfway, or was unreadable.
 const STRANGE: [&[&str]; 14] = [
     &["ZADD", "l", "1", "strange"],
     &["ZADD", "l", "inf", "00000000000000000000000000000007"],
@@ -197,8 +196,7 @@ async fn an_unknown_record_is_ignored_or_reported_at_once() {
                     assert!(fault.reason.contains("{k}k"), "{flavor} {strange:?}: {fault}");
                     assert!(!fault.reason.contains("user_script"), "{flavor} {strange:?}: {fault}");
                 }
-                // Regression: a script that failed after its first write left a lease without its
-                // fence.
+                // Regression: a script that failed after a write left a lease without a fence.
                 let lock = server.text(&["GET", "k"]);
                 let fence = server.text(&["EXISTS", "leasehold:c{-}"]).as_integer().unwrap();
                 assert!(lock.as_text().is_none() || fence == 1, "{flavor} {strange:?}: {lock:?}");

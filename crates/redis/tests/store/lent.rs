@@ -30,8 +30,7 @@ pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
     assert_eq!(value(server, "k"), None);
 }
 
-/// A connection that stays silent cannot be replaced; giving up waits for the grant that is stuck in
-/// it.
+/// A connection that stays silent cannot be replaced; giving up waits for the grant stuck in it.
 pub(crate) async fn gives_up_a_stuck_grant(server: &Server, store: &RedisStore) {
     granted(grant(store, &attempt(&["first"])).await);
     let ours = attempt(&["k"]);
@@ -110,8 +109,7 @@ async fn a_connection_of_a_pool_that_leads_to_a_replica_is_replaced() {
     }
 }
 
-/// It is not notified over a lent connection, so only what follows a hand-over shows that it is
-/// gone.
+/// It is not notified over a lent connection, so only what follows a hand-over shows its end.
 #[tokio::test]
 async fn a_process_that_lent_its_connection_and_is_gone_costs_one_claim_window() {
     let server = Server::start(Flavor::Redis70);

@@ -51,8 +51,7 @@ async fn a_server_that_falls_silent_on_the_way_is_a_passing_fault_soon() {
     assert_eq!(store.list(b"").await.unwrap(), []);
 }
 
-/// `KEYS` would block the server for its whole duration; a part of a scan blocks it only for a
-/// thousand keys.
+/// `KEYS` would block the server for its whole duration; a part of a scan only for a thousand keys.
 #[tokio::test]
 async fn a_large_server_is_walked_in_parts_and_others_are_served_in_between() {
     let server = Server::start(Flavor::Redis82);

@@ -109,8 +109,7 @@ async fn the_queue_of_an_older_build_keeps_its_order_and_ours_joins_at_its_end()
     }
 }
 
-/// The next push that grants something. Others of the same process may be told before it when to
-/// ask.
+/// The next push that grants something. Before it, others of the process may be told when to ask.
 fn granted_to(hears: &mut Connection) -> String {
     loop {
         let message = hears.receive().unwrap();

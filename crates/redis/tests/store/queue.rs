@@ -191,8 +191,7 @@ pub(crate) fn subscribed(server: &Server) -> usize {
     channels(server).len()
 }
 
-/// Waits until there are so many channels as before, but not the same ones, and returns how long that
-/// took.
+/// Waits until there are as many channels as before, but not the same; returns how long that took.
 pub(crate) async fn until_subscribed_again(
     server: &Server,
     before: &BTreeSet<String>,

@@ -71,8 +71,7 @@ async fn a_waiter_whose_connection_is_cut_subscribes_again_and_keeps_its_place()
     }
 }
 
-/// The hand-over happens during the gap: the next waiter gets the lock, and then the one that was
-/// away.
+/// The hand-over happens during the gap: the next waiter gets the lock, then the one that was away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_was_away_when_its_turn_came_is_next() {
     for protocol in BOTH {

@@ -49,8 +49,7 @@ async fn a_grant_counts_when_the_replica_has_it() {
     for flavor in Flavor::ALL {
         let (master, replica) = pair(flavor).await;
         for protocol in ["resp2", "resp3"] {
-            // On a busy machine the replica may get no processor time for longer than the default
-            // limit.
+            // On a busy machine the replica may get no processor time for the default limit.
             let patient = format!("&protocol={protocol}&call-limit=10s&replicas-limit=5s");
             let store = confirmed(&master, &patient);
             let ours = attempt(&["k"]);
@@ -187,8 +186,7 @@ async fn a_lock_that_is_handed_over_counts_only_when_it_is_confirmed_too() {
     there.release(&first).await.unwrap();
 }
 
-/// The server blocks the whole connection during a `WAIT`, so many concurrent callers must share
-/// one.
+/// The server blocks the whole connection during a `WAIT`, so concurrent callers must share one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_grants_at_once_wait_for_the_replicas_together() {
     let (master, replica) = pair(Flavor::Valkey91).await;

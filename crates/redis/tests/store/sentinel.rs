@@ -313,8 +313,7 @@ async fn a_replica_is_not_taken_for_a_master_even_if_a_sentinel_says_so() {
     watched.sentinels.iter().for_each(Server::cont);
 }
 
-/// Regression: what the other server refused for good was the answer, and no other sentinel was
-/// asked.
+/// Regression: what that server refused for good was the answer, and no other sentinel was asked.
 #[tokio::test]
 async fn a_sentinel_that_names_a_server_of_others_is_passed_over() {
     let watched = Watched::start(Flavor::Valkey91);

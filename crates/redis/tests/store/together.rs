@@ -44,8 +44,7 @@ async fn shares_are_stored_in_these_bytes_and_the_marker_ends_with_the_last_shar
             score.as_text().unwrap().parse::<i64>().unwrap()
         };
         let last = |attempt: &Attempt| {
-            // Servers before 7.0 report only how long after the marker the shares expire, and not
-            // when.
+            // Servers before 7.0 report only how long after the marker the shares expire.
             assert!((14_900..=15_100).contains(&(pttl(&server, HOLDERS) - pttl(&server, "invoice:42"))));
             assert!((pttl(&server, HOLDERS) - pttl(&server, SHARES)).abs() < 100);
             if let Some(at) = server.text(&["PEXPIRETIME", "invoice:42"]).as_integer() {

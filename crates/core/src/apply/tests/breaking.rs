@@ -41,8 +41,7 @@ fn a_broken_lease_is_handed_to_the_first_waiter() {
     assert!(matches!(pushes[1].1, PushEvent::Granted { .. }));
 }
 
-/// The second of three readers is broken, and then the first: the fence decides which one, not the
-/// order.
+/// The second of three readers is broken, and then the first: the fence decides, not the order.
 #[test]
 fn only_the_share_with_the_given_fence_is_broken() {
     let mut records = Records::default();

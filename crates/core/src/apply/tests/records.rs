@@ -22,8 +22,7 @@ fn a_lease_is_over_at_the_instant_of_its_end() {
     }
 }
 
-/// Of two holders that share a key, one's share has ended, and the marker continues with the
-/// other's.
+/// Of two holders that share a key, one's share has ended; the marker goes on with the other's.
 #[test]
 fn a_share_is_over_at_the_instant_of_its_end_though_others_hold_the_key() {
     let mut records = held_by(&reader(1));

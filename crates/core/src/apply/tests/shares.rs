@@ -111,8 +111,7 @@ fn a_release_takes_back_ones_own_share_and_no_other() {
     assert_eq!(holders(&records, 101), [2]);
 }
 
-/// The marker was deleted, a mutex was held and released, and a new reader created the marker
-/// again.
+/// The marker was deleted, a mutex was held and released, and a new reader created it again.
 #[test]
 fn a_reader_whose_marker_was_lost_never_comes_back_to_life() {
     for in_between in [None, Some(writer(9)), Some(permits(9, 1, 2))] {
@@ -183,8 +182,7 @@ fn a_request_that_is_granted_in_turn_also_advances_the_waiters_behind_it() {
     assert_eq!(holders(&records, 110), [3, 2], "the fence of an answer is the last that a request makes");
 }
 
-/// Otherwise a process that died while its writer waited would keep readers from joining the
-/// current ones.
+/// Otherwise a process that died while its writer waited would keep new readers out.
 #[test]
 fn a_writer_that_is_gone_keeps_no_reader_waiting() {
     let mut records = held_by(&reader(1));
@@ -284,8 +282,7 @@ fn a_shared_holder_raises_its_fence_and_rejoins_at_a_member() {
     assert_eq!(rejoin(&mut records, &one(100_000_009), None, &at(102)), HoldAnswer::Done, "it holds");
 }
 
-/// Otherwise two readers that raised their fences to the same number could each have it from a
-/// majority.
+/// Otherwise two readers that raised their fences to one number could each have a majority.
 #[test]
 fn a_member_answers_no_fence_to_two_readers() {
     use super::member::{proposing, raise};

@@ -245,8 +245,7 @@ fn a_lock_knows_whether_somebody_waits_for_it_however_it_was_taken() {
     assert!(awaited(&records));
 }
 
-/// The queue had lost its place. It comes back with the ticket, so a waiter that joined later does
-/// not pass it.
+/// The queue had lost its place. It comes back with the ticket, so no later waiter passes it.
 #[test]
 fn a_waiter_that_returns_with_its_ticket_goes_before_those_behind_it() {
     let mut records = a_line();
@@ -259,8 +258,7 @@ fn a_waiter_that_returns_with_its_ticket_goes_before_those_behind_it() {
     assert!(matches!(answer, GrantAnswer::Granted { .. }) && pushes.is_empty(), "{answer:?}");
 }
 
-/// It renewed what it was handed, and died later: that says nothing about the other waiters of its
-/// process.
+/// It renewed what it was handed, and died later, which says nothing about its process's others.
 #[test]
 fn a_waiter_that_renewed_its_hand_over_is_not_skipped_when_that_ends() {
     let mut records = a_line();

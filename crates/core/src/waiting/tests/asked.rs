@@ -77,8 +77,7 @@ fn a_key_is_listed_while_its_queue_has_a_waiter() {
     assert!(!waiting.has_waiters() && waiting.keys().is_empty());
 }
 
-/// An answer that says neither who holds the key nor that it is granted leaves a waiter where it
-/// was.
+/// An answer that names no holder and grants nothing leaves a waiter where it was.
 #[test]
 fn an_answer_that_is_no_word_on_the_lock_keeps_the_place() {
     let late = GrantAnswer::TooLate { now: crate::Stamp::from_micros(0) };

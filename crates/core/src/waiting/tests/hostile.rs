@@ -82,8 +82,7 @@ fn a_flood_of_hints_has_nobody_flood_the_store() {
     }
 }
 
-/// If it was repeated often enough, the waiter would wait for ever for the push for its turn, which
-/// may get lost.
+/// If it was repeated often enough, the waiter would wait for ever for a push that may get lost.
 #[test]
 fn no_hint_puts_an_ask_off() {
     let waiting = one();
@@ -95,8 +94,7 @@ fn no_hint_puts_an_ask_off() {
     assert_eq!(told(&waiting, 1, START + WaitQueue::RE_ASK), AGAIN);
 }
 
-/// The message that a key was handed to it is a hint too, and may come as often as the waiter makes
-/// progress.
+/// The message that it was handed a key is a hint too, and may come as often as it makes progress.
 #[test]
 fn a_waiter_that_advances_by_its_hints_asks_at_once() {
     let waiting = one();

@@ -45,8 +45,7 @@ impl Runtime for Ticking {
 ///
 /// Another thread reads the connection, so a read can occur between any two polls. The first poll
 /// finds nothing, and then the PING is sent. The second poll lets the server answer, and waits
-/// until all messages of the read have arrived. The pong comes before the last of them, so it has
-/// arrived too.
+/// until all messages of the read have arrived. The pong, before the last of them, is there too.
 struct ComesBetween {
     stream: PubSubStream,
     answer: mpsc::Sender<()>,
@@ -83,8 +82,7 @@ impl Stream for ComesBetween {
     }
 }
 
-/// The first word of each received message, and the earliest instant at which its event can have
-/// happened.
+/// The first word of each received message, and the earliest instant of its event.
 type Told = Arc<std::sync::Mutex<Vec<(String, Instant)>>>;
 
 fn telling(told: &Told) -> OnPush {
@@ -146,8 +144,7 @@ async fn a_push_that_comes_in_one_read_with_its_pong_is_no_younger_than_the_pong
         subscribed + Duration::from_secs(1),
         "the pong counts from when its PING was sent"
     );
-    // A message behind the pong is treated as if it had come before: it only appears older than it
-    // is.
+    // A message behind the pong is treated as if it had come before: it only appears older.
     assert_eq!(*told.lock().unwrap(), [("before".to_owned(), subscribed), ("behind".into(), subscribed)]);
 
     assert!(subscription.ping(limit, &telling(&told), &runtime).await);

@@ -111,8 +111,7 @@ async fn a_transfer_that_was_not_confirmed_before_a_failover_is_unknown_and_not_
     until_answered(Duration::from_secs(5), as_successor).await;
 }
 
-/// Nothing else is asked, which would find the new master. The first renewals come before there is
-/// one.
+/// Nothing else is asked, which would find the new master. The first renewals come before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_renewed_at_the_replica_that_replaced_its_master() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 1);

@@ -13,8 +13,7 @@ use servers::{Cluster, Flavor, Server};
 
 use crate::world::{attempt, breaking, cluster_store, grant, granted, key, mark_of, passing};
 
-/// On a busy machine, a slot takes longer to move than one call may last; then the caller asks
-/// again.
+/// On a busy machine, a slot takes longer to move than one call may last; then one asks again.
 async fn at_last(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
     for _ in 0..20 {
         match grant(store, attempt).await {
