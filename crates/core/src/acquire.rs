@@ -304,8 +304,7 @@ impl Acquire {
             return self.fails_because(self.silent());
         }
         if self.deadline.is_some_and(|end| now >= end) {
-            // A caller whose time ran out while the store failed, or without an answer, waited for
-            // the store, not for a holder.
+            // A caller whose time ran out without an answer waited for the store, not for a holder.
             let waited_for_holder = self.held_by.is_some() && !self.fails();
             return self.fails_because(if waited_for_holder { self.busy() } else { self.silent() });
         }

@@ -117,8 +117,7 @@ impl Label {
         Ok(Self(text.into()))
     }
 
-    /// A label as a store returned it. Anything is shown, escaped and truncated, because somebody
-    /// else may have written it.
+    /// A label as a store returned it: escaped and truncated, because anybody may have written it.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Self {
         let mut text = Escaped(bytes).to_string();

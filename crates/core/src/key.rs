@@ -20,7 +20,7 @@ use crate::Misuse;
 pub struct Key(Arc<[u8]>);
 
 impl Key {
-    /// The longest key, in bytes. A longer name is nearly always some other value.
+    /// The longest key, in bytes. A longer one is nearly always another value passed by mistake.
     pub const MAX_LEN: usize = 1024;
 
     /// The prefix that no key may have, because Leasehold's own entries on a server have it.

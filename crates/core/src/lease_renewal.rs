@@ -136,8 +136,7 @@ impl LeaseRenewal {
         machine
     }
 
-    /// For a lease that was handed over in the queue: it is renewed soon, at least once, and as
-    /// often as needed until then.
+    /// For a lease that was handed over in the queue: it is renewed soon, and until that succeeds.
     #[must_use]
     pub fn handed(self, handed: Option<Handed>) -> Self {
         let Some(Handed { since, lasts }) = handed else { return self };

@@ -129,8 +129,7 @@ pub enum MemberAnswer {
 pub enum QuorumStep {
     /// Ask a member this.
     Ask(Question),
-    /// Count this member as silent until it answers again: it is slower than the others by more
-    /// than anybody should wait.
+    /// Count this member as silent until it answers again: it is slower than others by too much.
     Silent {
         /// Its number.
         member: usize,

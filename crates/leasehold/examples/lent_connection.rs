@@ -1,5 +1,4 @@
-//! Locks over a connection of redis-rs, which the program has already: a `ConnectionManager`,
-//! because it reconnects.
+//! Locks over the program's connection of redis-rs: a `ConnectionManager`, because it reconnects.
 
 use leasehold::{Locks, redis};
 

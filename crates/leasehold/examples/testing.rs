@@ -1,5 +1,4 @@
-//! A test of a program that uses locks, with the feature `testing`: its clock is moved by hand, so
-//! this takes no time.
+//! A test of a program that uses locks, with the feature `testing`: its clock is moved by hand.
 
 use std::time::Duration;
 

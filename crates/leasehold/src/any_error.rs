@@ -65,8 +65,7 @@ impl Error {
         self.lock_error().is_some_and(LockError::is_busy)
     }
 
-    /// Returns true if a time limit ended the request: its own, or the outage limit for a store
-    /// that does not answer.
+    /// True if a time limit ended the request: its own, or the outage limit for a silent store.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         let timed_out = |fault: &Fault| fault.cause == FaultCause::TimedOut;

@@ -71,8 +71,8 @@ impl LocksBuilder {
         self.lent(|runtime| Ok(RedisStore::from_pool(take, "redis (lent)", runtime)))
     }
 
-    /// Locks over a client of the fred crate that the program already has, under the name `redis
-    /// (lent)`. This opens nothing. [`RedisStore::from_fred`] says how to set up the client.
+    /// Locks over a client of the fred crate of the program, under the name `redis (lent)`. This
+    /// opens nothing. [`RedisStore::from_fred`] says how to set up the client.
     ///
     /// [`leasehold::fred`](crate::fred) is the version of fred whose clients are taken.
     ///

@@ -34,7 +34,7 @@ use crate::store_handle::{Askers, StoreHandle};
 /// ```
 #[derive(Clone)]
 pub struct Locks {
-    askers: Arc<Askers>,
+    pub(crate) askers: Arc<Askers>,
     defaults: Arc<Defaults>,
     names: Arc<Names>,
 }
@@ -73,7 +73,7 @@ impl Locks {
     }
 
     fn mutex_on(&self, claim: Result<Claim, Misuse>) -> Mutex {
-        Mutex { askers: self.askers(), claim, defaults: self.defaults().clone() }
+        Mutex { askers: Arc::clone(&self.askers), claim, defaults: Defaults::clone(&self.defaults) }
     }
 
     /// A job that is done only once, ever, under the lock of this name. This does no I/O.
@@ -113,7 +113,7 @@ impl Locks {
     /// Several reader-writer locks that are taken together or not at all, as with
     /// [`mutex_all`](Self::mutex_all).
     pub fn rw_lock_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> RwLock {
-        RwLock { askers: self.askers(), keys: self.keys(names), defaults: self.defaults().clone() }
+        RwLock { askers: Arc::clone(&self.askers), keys: self.keys(names), defaults: self.defaults().clone() }
     }
 
     /// The semaphore of this name with 1 to 1,048,576 permits. All its users must name the same
@@ -141,7 +141,7 @@ impl Locks {
         names: impl IntoIterator<Item = Name>,
         permits: u32,
     ) -> Semaphore {
-        let (askers, defaults) = (self.askers(), self.defaults().clone());
+        let (askers, defaults) = (Arc::clone(&self.askers), self.defaults().clone());
         Semaphore { askers, keys: self.keys(names), permits, defaults }
     }
 
@@ -230,10 +230,6 @@ impl Locks {
             Some(format!("{name}: another name of this program is the same lock, at {key}: give it one that differs in letters"))
         }));
         warnings
-    }
-
-    pub(crate) fn askers(&self) -> Arc<Askers> {
-        self.askers.clone()
     }
 
     pub(crate) fn full_prefix(&self, prefix: &[u8]) -> Vec<u8> {

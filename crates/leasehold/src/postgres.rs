@@ -78,8 +78,7 @@ impl std::error::Error for CheckError {
 }
 
 impl Guard {
-    /// Refuses a transaction whose lock is lost. The transaction may use any connection to the
-    /// database of the locks.
+    /// Refuses a transaction whose lock is lost, on any connection to the database of the locks.
     ///
     /// On success, the lock is held, and nobody else is granted it until the transaction ends, even
     /// if the lease ends or is broken meanwhile. So if two holders of a key both check before they

@@ -1,5 +1,4 @@
-//! The only place that reports events: to readers of events, to the log and to the metrics, so that
-//! these never disagree.
+//! The only place that reports events: to their readers, the log and the metrics, which so agree.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -54,7 +54,7 @@ impl Guard {
     /// Dropping the future releases the lock in the background.
     pub async fn transfer(self, within: Duration) -> Result<TransferToken, TransferError> {
         let ttl = Ttl::new(within)?;
-        let handle = self.handle().clone();
+        let handle = self.handle.clone();
         check_ttl(&*handle.store, ttl)?;
         handle.store.transfers()?;
         if !self.is_held() {

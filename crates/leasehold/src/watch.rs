@@ -38,7 +38,7 @@ impl Locks {
     #[must_use]
     pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Watch {
         Watch {
-            askers: self.askers(),
+            askers: Arc::clone(&self.askers),
             prefix: self.full_prefix(prefix.as_ref()),
             known: BTreeMap::new(),
             uninspected: BTreeSet::new(),

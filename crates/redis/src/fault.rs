@@ -11,7 +11,7 @@ use redis::{ErrorKind, RedisError, ServerError};
 /// Creates the faults of one store.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
-    store: Arc<str>,
+    pub(crate) store: Arc<str>,
     /// For a cluster: the node.
     node: Option<Arc<str>>,
     /// `None` if the program itself logged in.
@@ -56,10 +56,6 @@ impl Faults {
 
     fn told(&self, reason: impl fmt::Display) -> String {
         self.node.as_ref().map_or_else(|| reason.to_string(), |node| format!("{node}: {reason}"))
-    }
-
-    pub(crate) const fn store(&self) -> &Arc<str> {
-        &self.store
     }
 
     /// The store, and the node if there is one.

@@ -36,8 +36,7 @@ pub(crate) enum Redirect {
 }
 
 impl Redirect {
-    /// Reads a refusal, also one within a script: some servers then put it into the message of the
-    /// script's failure.
+    /// Reads a refusal, also one within a script: some servers put it into the script's failure.
     pub(crate) fn of(error: &ServerError) -> Option<Self> {
         let details = error.details().unwrap_or_default();
         match error.code() {

@@ -244,7 +244,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn name(&self) -> &str {
-        self.client.faults.store()
+        &self.client.faults.store
     }
 
     fn limits(&self) -> Limits {

@@ -157,8 +157,7 @@ pub fn read_break(key: &Key, value: &[u8]) -> Option<BreakRecord> {
     Some(BreakRecord::new(key.clone(), at, fence, Some(held_by), BreakNote { by, reason }))
 }
 
-/// The value of a key that several holders share. For earlier versions and other programs, it is
-/// another program's lock.
+/// The value of a key that several holders share: to earlier versions, another program's lock.
 #[must_use]
 pub fn marker_of(family: Family) -> Vec<u8> {
     [MARK, b" ", family.to_string().as_bytes()].concat()

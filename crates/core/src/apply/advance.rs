@@ -24,8 +24,7 @@ pub(super) enum NextGrantee {
     Requester,
     /// Others hold the key or are before the requester.
     Other,
-    /// One request could not handle all the waiters that were gone, the waiters to hand the key to,
-    /// or the shares that had ended.
+    /// One request could not handle all waiters that were gone or are next, or all ended shares.
     Unknown,
 }
 

@@ -132,8 +132,7 @@ pub fn transfer(
     Ok(serving.served(gone.unwrap_or(HoldAnswer::Done)))
 }
 
-/// Releases all keys of the claim that the attempt holds, and its places in queues, and nothing
-/// else; the fence is kept.
+/// Releases the keys of the claim that the attempt holds, and its places in queues. Fences stay.
 pub fn release(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> Served<HoldAnswer> {
     let mut serving = Serving::of_attempt(records, attempt, context);
     let gone = serving.first_not_held(attempt);

@@ -491,8 +491,7 @@ impl GrantRequest {
         Some(QuorumStep::Refused { answer, votes: self.votes(ids) })
     }
 
-    /// Until when to wait for further answers, so that an error can say what each member answered;
-    /// `None` to stop waiting.
+    /// Until when to wait for more answers, so that an error can say each member's; `None` to stop.
     fn last_words(&mut self, members: usize, view: &QuorumView<'_>) -> Option<Instant> {
         // A member that has just failed is already silent, and its fault says why.
         let awaits = |member| self.round.awaits(member) && !view.process.is_silent(member);

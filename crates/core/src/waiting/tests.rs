@@ -279,8 +279,7 @@ fn an_answer_that_is_read_after_the_push_behind_it_changes_nothing() {
     assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
 }
 
-/// It was handed the lock, asked before it read that, and by then the hand-over had ended: it is in
-/// the queue like any other.
+/// It was handed the lock, asked before it read that, too late: it is in the queue like any other.
 #[test]
 fn a_push_from_before_a_request_is_ignored_after_it() {
     let waiting = three(3600 * SECOND);

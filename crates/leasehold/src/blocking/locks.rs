@@ -383,8 +383,7 @@ impl Locks {
     }
 }
 
-/// The same locks over the same connection, for the parts of an async program that block, such as
-/// `spawn_blocking`.
+/// The same locks over the same connection, for parts of an async program that block.
 ///
 /// The runtime that keeps them must run while a thread blocks for them. So block on another thread
 /// than those of that runtime, or [keep the locks on a separate

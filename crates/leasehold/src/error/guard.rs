@@ -27,8 +27,7 @@ use super::source_of;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The lease had ended before the release: for some time this guard did not hold the lock, and
-    /// somebody else may have.
+    /// The lease had ended before the release: for some time somebody else may have held the lock.
     #[non_exhaustive]
     Expired {
         /// The key.

@@ -156,8 +156,7 @@ impl LockError {
         matches!(self, Self::TimedOut { .. } | Self::QueueFull { .. })
     }
 
-    /// Returns true if a time limit ended the request: its own, or the outage limit for a store
-    /// that does not answer.
+    /// True if a time limit ended the request: its own, or the outage limit for a silent store.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
         matches!(self, Self::TimedOut { .. } | Self::Unreachable { .. } | Self::NoQuorum { .. })

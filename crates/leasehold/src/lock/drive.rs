@@ -158,8 +158,7 @@ impl PendingAttempt {
         })
     }
 
-    /// Handles the answer. `unsettled` is true if the attempt may have left something at the store
-    /// before this request.
+    /// Handles the answer. `unsettled`: the attempt may have left something at the store before.
     fn hears(&mut self, now: Instant, answer: Answer, unsettled: bool) {
         let Some(answer) = answer else { return };
         self.handle().report.answered(&answer);

@@ -40,7 +40,7 @@ use crate::store_handle::{StoreHandle, check_ttl};
 #[doc(alias = "lease")]
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard {
-    handle: Arc<StoreHandle>,
+    pub(crate) handle: Arc<StoreHandle>,
     held: Held,
     number: u64,
     stage: Stage,
@@ -86,10 +86,6 @@ impl Guard {
     #[must_use]
     pub fn held(&self) -> Held {
         self.held.clone()
-    }
-
-    pub(crate) const fn handle(&self) -> &Arc<StoreHandle> {
-        &self.handle
     }
 
     /// Stops keeping the lock and relying on it, without releasing it: it is about to be

@@ -1,5 +1,4 @@
-//! The keeper: one task that renews all guards of one [`Locks`](crate::Locks) in batches, and
-//! reports the lost ones.
+//! The keeper: one task that renews all guards of a [`Locks`](crate::Locks), and reports lost ones.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};

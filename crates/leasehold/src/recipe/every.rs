@@ -85,8 +85,7 @@ pub enum NotDue {
         /// When it was last started, and by whom.
         mark: Mark,
     },
-    /// Another process is doing the job. If it fails, the job is due as soon as that process
-    /// releases the lock.
+    /// Another process is doing the job. If it fails, the job is due once it releases the lock.
     Underway {
         /// The process that is doing it; `None` if the store could not say.
         held_by: Option<Box<HolderInfo>>,

@@ -63,8 +63,7 @@ impl Once {
 
     job_settings!();
 
-    /// Limits the wait for another process that is doing the job. Without a limit, it waits for as
-    /// long as that takes.
+    /// Limits the wait for another process that is doing the job, which otherwise has no limit.
     pub fn within(self, limit: Duration) -> Self {
         Self { within: Some(limit), ..self }
     }

@@ -48,7 +48,7 @@ impl Link {
         let timed_out = || Fault::passing(self.store.name(), "timed out").caused_by(FaultCause::TimedOut);
         let work = async move {
             loop {
-                let mut changed = pin!(self.world.changed().notified());
+                let mut changed = pin!(self.world.changed.notified());
                 changed.as_mut().enable();
                 match self.world.outage(self.process) {
                     None => return call.await,
@@ -121,7 +121,7 @@ impl Store for Link {
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         let work = async move {
             loop {
-                let mut changed = pin!(self.world.changed().notified());
+                let mut changed = pin!(self.world.changed.notified());
                 changed.as_mut().enable();
                 if !self.world.is_notified(self.process) {
                     changed.await;

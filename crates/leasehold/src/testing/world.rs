@@ -185,8 +185,7 @@ impl World {
     /// # }).unwrap();
     /// ```
     ///
-    /// Time does not wait for events outside the world, such as an answer from a real server: it
-    /// moves on meanwhile.
+    /// Time does not wait for events outside the world, such as an answer from a real server.
     ///
     /// # Panics
     ///
@@ -273,8 +272,7 @@ impl World {
     ///
     /// # Panics
     ///
-    /// If nobody holds the key: then the test is not in the expected state. The key is the whole
-    /// key, with its prefix.
+    /// If nobody holds the key, which is the whole key, with its prefix.
     #[track_caller]
     pub fn lose(&self, key: impl AsRef<[u8]>) {
         let key = key_of(key.as_ref());
@@ -299,8 +297,7 @@ impl World {
             .unwrap_or_else(|fault| panic!("{fault}"));
     }
 
-    /// Deletes everything in the store, like a server that restarts without its state: locks,
-    /// queues, fences and marks.
+    /// Deletes all locks, queues, fences and marks, like a server that restarts without its state.
     pub fn forget(&self) {
         self.store.forget();
     }

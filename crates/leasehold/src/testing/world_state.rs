@@ -29,7 +29,7 @@ pub(super) struct WorldState {
     activity: AtomicU64,
     state: Mutex<State>,
     /// Notifies delayed calls that the faults have changed.
-    changed: Notify,
+    pub(super) changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -232,8 +232,7 @@ impl WorldState {
         self.ring();
     }
 
-    /// Sets the outage between a process and the store from now on; without a process, between all
-    /// processes and the store.
+    /// Sets the outage between a process, or all without one, and the store from now on.
     pub(super) fn set_outage(&self, process: Option<ProcessId>, outage: Option<Outage>) {
         let mut state = locked(&self.state);
         match process {
@@ -254,11 +253,6 @@ impl WorldState {
     /// Returns true if messages of the store reach this process: a slow store is slow to serve calls.
     pub(super) fn is_notified(&self, process: ProcessId) -> bool {
         matches!(self.outage(process), None | Some(Outage::Slow { .. }))
-    }
-
-    /// For delayed calls: notifies when the faults have changed.
-    pub(super) const fn changed(&self) -> &Notify {
-        &self.changed
     }
 }
 

@@ -105,8 +105,7 @@ impl Client {
     }
 }
 
-/// Returns true if a task that runs while somebody waits can end. A waiter that comes between two
-/// checks starts it again.
+/// True if a task that runs while somebody waits can end. A waiter after that starts it again.
 pub(crate) fn nobody_waits(waiting: &WaiterRegistry, is_running: &AtomicBool) -> bool {
     if waiting.len() > 0 {
         return false;

@@ -106,8 +106,7 @@ pub(crate) struct Link {
 /// time: somebody may have repaired it.
 const RETRY_SUBSCRIBE: Duration = Duration::from_secs(30);
 
-/// A caller that waits for as long as connecting may take should get the result of that, and not
-/// time out a moment before.
+/// A caller that waits for as long as connecting may take gets its result, and does not time out.
 const GRACE: Duration = Duration::from_millis(100);
 
 type ConnectResult = Option<Result<Arc<Live>, Fault>>;
@@ -216,7 +215,7 @@ impl Link {
         };
         match self.runtime.within(patience, subscribing).await {
             Some(Ok(())) => {
-                self.push_health.is_good(self.faults.store());
+                self.push_health.is_good(&self.faults.store);
                 Some(live.own_channel.channel.get_or_init(|| channel).clone())
             }
             // A connection without answers is of no use; the next one will subscribe.

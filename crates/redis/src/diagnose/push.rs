@@ -1,5 +1,4 @@
-//! Checks that waiters can be notified of their turn: a message is sent to ourselves over the
-//! server, as wake-ups are.
+//! Checks that waiters can be notified of their turn: sends ourselves a message, as wake-ups are.
 
 use std::sync::Arc;
 use std::time::Duration;

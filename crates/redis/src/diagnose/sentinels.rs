@@ -37,8 +37,7 @@ fn judge(at: &Arc<str>, master: &str, reports: &[SentinelReport]) -> Vec<Finding
     }
     let Some(total) = known.iter().map(|(_, state)| state.others + 1).max() else { return findings };
     let agree = known.iter().map(|(_, state)| state.quorum).max().unwrap_or_default();
-    // The sentinels that must agree that it is down, and a majority of all that elect one of them
-    // for the failover.
+    // The sentinels that must agree that it is down, and a majority of all, which elects one.
     let needed = agree.max(total / 2 + 1);
     if needed >= total {
         let what =

@@ -82,8 +82,7 @@ impl Client {
         Ok(done.into_iter().map(|answer| answer.unwrap_or_else(left_out)).collect())
     }
 
-    /// Extends leases without waiters to their TTLs from now, all in one round trip. The others are
-    /// renewed one by one.
+    /// Extends leases without waiters to their TTLs from now, in one round trip; others one by one.
     async fn renew_in_batches(
         &self,
         attempts: &[Attempt],

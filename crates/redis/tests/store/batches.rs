@@ -113,8 +113,7 @@ async fn one_after_the_other_each_request_is_one_script() {
     }
 }
 
-/// A request that a batch cannot serve costs one more script, once: the next request for the key is
-/// not put into a batch.
+/// A request that a batch cannot serve costs one more script, once: the key's next is in no batch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_somebody_waits_for_is_handed_on_and_the_next_requests_skip_the_batches() {
     for flavor in Flavor::ALL {

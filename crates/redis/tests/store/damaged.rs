@@ -1,5 +1,4 @@
-//! Foreign values at the keys next to a lock: reported at once, with the key's name and the remedy,
-//! and only for that lock.
+//! Foreign values next to a lock: reported at once, with key and remedy, and only for that lock.
 
 use leasehold_core::{
     AdminStore as _, Attempt, Claim, Fault, FaultCause, FaultKind, Fence, GrantAnswer, InspectStore as _,

@@ -266,7 +266,7 @@ async fn a_fence_of_a_quorum_that_is_no_number_is_found_and_fixed() {
     }
 }
 
-/// The number of calls is bounded at any number of keys, and the diagnosis says so.
+/// The number of calls is bounded at any number of keys, and the diagnosis says what it left out.
 #[tokio::test]
 async fn a_server_with_many_keys_is_sampled_and_asked_only_so_much() {
     let server = Server::start(Flavor::Redis70);

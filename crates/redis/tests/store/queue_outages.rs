@@ -180,8 +180,7 @@ async fn a_waiter_with_a_short_ttl_leaves_no_short_limit_behind() {
     assert_eq!(channels(&server), before);
 }
 
-/// The network delays the push. Requests that are answered meanwhile, including PINGs, do not show
-/// when the lease began.
+/// The network delays the push. Answers meanwhile, also to PINGs, do not show when the lease began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() {
     for protocol in BOTH {

@@ -88,7 +88,7 @@ impl Known {
         let gone = self.clients.extract_if(|node, _| !masters.contains(node));
         for (_, client) in gone {
             // Nobody waits there any more.
-            client.push_health().into_iter().for_each(|health| health.retire(client.faults.store()));
+            client.push_health().into_iter().for_each(|health| health.retire(&client.faults.store));
         }
         self.vouched.retain(|node, _| masters.contains(node));
     }

@@ -123,7 +123,7 @@ impl Cluster {
 
 impl Store for ClusterStore {
     fn name(&self) -> &str {
-        self.cluster.faults.store()
+        &self.cluster.faults.store
     }
 
     fn limits(&self) -> Limits {
