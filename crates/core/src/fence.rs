@@ -35,7 +35,7 @@ mod serde;
 pub struct Fence(Compact);
 
 impl Fence {
-    /// 2⁵³ − 1, the greatest integer that a double, a number of Lua or JavaScript, holds exactly.
+    /// 2⁵³ − 1, the greatest integer that a number of Lua or JavaScript (a double) holds exactly.
     pub const MAX: Self = Self(Compact::new((1 << 53) - 1));
 
     /// Takes a number as a fence; `None` above [`Fence::MAX`].

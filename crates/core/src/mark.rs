@@ -26,7 +26,7 @@ pub struct Mark {
     pub fence: Fence,
     /// The holder's description of itself.
     pub label: Option<Label>,
-    /// How long after `at` the job is due again, in whole microseconds; `None` if it is done once.
+    /// How long after `at` the job is due again, in whole microseconds; `None` for once, ever.
     pub period: Option<Duration>,
 }
 

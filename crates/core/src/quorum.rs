@@ -333,7 +333,7 @@ impl QuorumAttempt {
         }
     }
 
-    /// Notes that the time of [`QuorumWait`] has come. True if it should ask again and not wait on.
+    /// Notes that the time of [`QuorumWait`] has come. True if it should ask again now.
     pub fn handle_time(&mut self, view: &QuorumView<'_>) -> bool {
         match self.ids.stage {
             Stage::Contested { until, .. } if view.now >= until => {

@@ -161,7 +161,8 @@ impl Records {
         keys.into_iter().cloned().collect()
     }
 
-    /// Removes marks and breaks that have ended, by the wall clock. It only frees memory.
+    /// Removes marks and breaks that have ended, by the wall clock. This changes no answer; it only
+    /// frees memory.
     pub fn forget_ended_marks(&mut self, wall: Stamp) {
         self.marks.retain(|_, (_, ends)| wall < *ends);
         self.breaks.retain(|_, (_, ends)| wall < *ends);

@@ -100,7 +100,7 @@ impl WaiterRegistry {
     }
 
     /// Notes that a waiter is about to ask, and from now on accepts only a grant with this proof;
-    /// `None` if only the store can send messages to it. Returns its place to restore.
+    /// `None` if only the store can send messages to it. Returns its last known place.
     pub fn asks(&self, holder: Holder, proof: Option<Proof>, now: Instant) -> Option<(Key, Ticket)> {
         let mut waiters = locked(&self.0);
         let waiter = waiters.all.entry(holder).or_insert_with(|| {

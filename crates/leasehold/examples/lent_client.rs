@@ -1,4 +1,5 @@
-//! Locks over the program's client of the fred crate: with the features `redis` and `fred`.
+//! Locks over a client of the fred crate, which the program has already: with the features `redis`
+//! and `fred`.
 
 use leasehold::Locks;
 use leasehold::fred::prelude::{Builder, ClientLike, Config, ReconnectPolicy};

@@ -34,7 +34,8 @@ pub enum Error {
     /// The work did not run, or lost the lock before it ended. This error leaves out what the work
     /// returned; match the [`HoldError`] to get it.
     Hold(HoldError),
-    /// The release found that the lock had not been held to the end, or it was not confirmed.
+    /// The release found that the lock had not been held to the end, or the store did not confirm
+    /// it.
     Release(ReleaseError),
     /// The lease was not extended.
     Renew(RenewError),
@@ -74,14 +75,16 @@ impl Error {
             || self.fault().is_some_and(timed_out)
     }
 
-    /// True if the same request may succeed later without any repair. A lost lock stays lost.
+    /// Returns true if the same request may succeed later without any repair. A lost lock stays
+    /// lost.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.lock_error().is_some_and(LockError::is_retryable)
             || self.lock_error().is_none() && self.fault().is_some_and(|fault| !fault.is_lasting())
     }
 
-    /// The store's last fault, if that is the cause; of a quorum, that of its first faulty member.
+    /// The store's last fault, if a fault is the cause; of a quorum, the fault of its first faulty
+    /// member.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         self.chain().filter_map(|error| error.downcast_ref()).last()

@@ -16,7 +16,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`InspectError`] if the store does not answer or refuses. Not for this process's memory.
+    /// [`InspectError`] if the store does not answer or refuses. In this process's memory there is
+    /// nothing to ask.
     ///
     /// # Cancel safety
     ///
@@ -27,7 +28,8 @@ impl Locks {
 
     /// Takes a name and gives it back as the simplest lock library does, without a fence, a queue
     /// or renewal: on a server `SET NX PX` and a compare-and-delete; in a file two transactions
-    /// that each write a row; in a quorum both at all members at once, of which a majority counts.
+    /// that each write a row; in a quorum both at all members at once, which counts if a majority
+    /// takes the name.
     ///
     /// This is not a lock: it only shows what a lock costs in comparison. A holder of the name
     /// makes it fail, and meanwhile it keeps everybody else out.

@@ -118,7 +118,8 @@ impl LocksBuilder {
     }
 
     /// Sets how long requests wait for a store that does not answer; 10 s by default. That is
-    /// longer than most failovers and restarts, and shorter than people wait to investigate.
+    /// longer than most failovers and restarts, and shorter than people wait before they
+    /// investigate.
     pub const fn outage_limit(mut self, limit: Duration) -> Self {
         self.defaults.outage_limit = limit;
         self
@@ -182,7 +183,8 @@ impl LocksBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: the stores, the longest TTL or a default are invalid, or no thread starts.
+    /// [`ConnectError`]: the stores, the longest TTL or a default are invalid, or no thread could
+    /// be started.
     pub fn quorum<Member: Into<AnyStore>>(
         self,
         stores: impl IntoIterator<Item = Member>,

@@ -93,7 +93,8 @@ pub enum Event {
         fault: Fault,
     },
     /// A holder transferred a lock to another process, with
-    /// [`Guard::transfer`](crate::Guard::transfer). There, it is [`Acquired`](Self::Acquired).
+    /// [`Guard::transfer`](crate::Guard::transfer). Its adoption is [`Acquired`](Self::Acquired)
+    /// there.
     #[non_exhaustive]
     Transferred {
         /// The former holder.

@@ -45,7 +45,8 @@ impl Locks {
         Self { askers: Arc::new(Askers { handle }), defaults, names }
     }
 
-    /// The lock of this name. Does no I/O; a name that cannot be a key is an error of the request.
+    /// The lock of this name. This does no I/O; a name that cannot be a key is an error of the
+    /// request.
     #[doc(alias = "lock")]
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         self.mutex_on(self.key(name.as_ref()).map(Claim::exclusive))
@@ -53,8 +54,9 @@ impl Locks {
 
     /// Several locks that are taken together or not at all, under one fence that is greater than
     /// every earlier fence of each. A name given twice counts once. All callers take the locks in
-    /// the same order, whatever the order of the names, so there is no deadlock. A waiting request
-    /// keeps the locks that it has. An empty list is a misuse, reported by the request.
+    /// the same order, whatever the order of the names, so there is no deadlock. While it waits, a
+    /// request keeps the locks that it already has. An empty list is a misuse, reported by the
+    /// request.
     ///
     /// A server of Redis takes some 20 µs for each lock, and serves nobody else meanwhile. With more
     /// than 20,000 locks a request may exceed the time limit of a call: raise `call-limit` in the URL.
@@ -87,7 +89,8 @@ impl Locks {
         Every::new(self.mutex(name), period)
     }
 
-    /// The leadership of this name, which one of several candidates has at a time. Does no I/O.
+    /// The leadership of this name, which one of several candidates has at a time. This does no
+    /// I/O.
     pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
         Election::new(self.mutex(name))
     }

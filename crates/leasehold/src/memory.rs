@@ -111,7 +111,8 @@ impl MemoryStore {
         });
     }
 
-    /// Deletes the data at a key and notifies nobody, as an operator can. `false` if there is none.
+    /// Deletes the data at a key without notifying anybody, as an operator can. `false` if there is
+    /// none.
     #[cfg(feature = "testing")]
     pub(crate) fn delete(&self, key: &Key) -> bool {
         self.with(|state, context| {
@@ -183,7 +184,8 @@ impl fmt::Debug for MemoryStore {
 }
 
 impl State {
-    /// Removes ended records each time their number has doubled, for a constant cost per request.
+    /// Removes ended records each time their number has doubled, so that the cost per request is
+    /// constant.
     fn sweep(&mut self, context: &ApplyContext<'_>) {
         const FEW: usize = 1024;
         if self.count() > FEW.max(2 * self.swept) {

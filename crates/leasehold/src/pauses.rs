@@ -29,7 +29,8 @@ impl Pauses {
         claim.keys().for_each(|key| released.note(key, now, |_| ()));
     }
 
-    /// For how long a request for these keys should rest first. `random` chooses in the interval.
+    /// For how long a request for these keys should rest first. `random` chooses within the
+    /// interval.
     pub(crate) fn left(&self, claim: &Claim, now: Instant, random: u64) -> Duration {
         let rest = self.interval.delay(0, random);
         let released = locked(&self.released);

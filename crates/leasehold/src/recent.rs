@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use leasehold_core::Instant;
 
-/// The last time that something happened to each key, with what is known of it, while that counts.
+/// The last time that something happened to each key, with what is known of it, for as long as that
+/// counts.
 #[derive(Debug)]
 pub(crate) struct Recent<K, T> {
     entries: HashMap<K, (T, Instant)>,

@@ -39,7 +39,8 @@ impl Locks {
 
     /// Deletes the mark of a name, so that its job counts as not done and the next process does it.
     /// Returns the deleted mark. A process that is doing the job now leaves a new mark when it is
-    /// done. In a quorum every store must answer: one that kept the mark would bring it back.
+    /// done. In a quorum every store must answer, because one that kept the mark would bring it
+    /// back.
     ///
     /// # Errors
     ///

@@ -87,7 +87,8 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires several permits if they are free and nobody waits for any; `None` otherwise.
+    /// Acquires several permits together if they are free and nobody waits for any; `None`
+    /// otherwise.
     ///
     /// # Errors
     ///

@@ -6,7 +6,8 @@
 //! keys. A store loads these records, calls the function, saves the changes, and delivers the
 //! pushes. Then [`LocksBuilder::over`](crate::LocksBuilder::over) creates locks in it.
 //!
-//! The example `own_store` is a complete store. It passes the checks of every store here.
+//! The example `own_store` is a complete store. It passes the same checks as every store of this
+//! crate.
 
 pub use leasehold_core::{
     AdminStore, ApplyContext, Attempt, BackgroundRelease, BackgroundReleases, Baseline, BaselineStore,

@@ -147,8 +147,9 @@ impl StoreHandle {
         answer
     }
 
-    /// Asks the store until it answers: again after each passing fault, as long as it is not
-    /// `until`. Returns the answer, and true if an earlier request may have been served unanswered.
+    /// Asks the store until it answers: again after each passing fault, as long as it is not `until`.
+    /// Returns the answer, and true if an earlier request may have been served although its answer was
+    /// lost.
     pub(crate) async fn ask_until<T, Asking: Future<Output = Result<T, Fault>>>(
         &self,
         until: Instant,
@@ -171,7 +172,8 @@ impl StoreHandle {
         loss
     }
 
-    /// Resolves when no guard is held and no release is in the background, ours or the store's.
+    /// Resolves when no guard is held and no release is in the background, neither ours nor the
+    /// store's.
     pub(crate) async fn quiet(&self) {
         self.registry.quiet().await;
         if let Some(releases) = self.store.background_releases() {
@@ -185,7 +187,8 @@ impl StoreHandle {
         self.registry.pending_releases() + behind
     }
 
-    /// Gives an attempt up in the background, and retries as long as it could last in the store.
+    /// Gives an attempt up in the background, and retries for as long as it could last in the
+    /// store.
     ///
     /// Never blocks and never panics, so it may be called from `drop`.
     pub(crate) fn give_up(&self, attempt: Attempt) {

@@ -97,7 +97,8 @@ pub struct Snapshot {
 pub struct Progress {
     /// The share of the store that was scanned in this pass, in thousandths.
     pub scanned: u16,
-    /// The number of finished passes. Until the first has ended, some locks may be unknown.
+    /// The number of finished passes. Until the first has ended, there may be locks that were not
+    /// found yet.
     pub passes: u64,
     /// The number of names that were found but not inspected yet: locks may be among them.
     pub uninspected: usize,
@@ -114,13 +115,15 @@ impl Watch {
     /// How long found keys are gathered, so that one command inspects more of them.
     const GATHER: Duration = Duration::from_millis(250);
 
-    /// The time between the starts of two scans: if a scan takes less, the store rests meanwhile.
+    /// The time between the starts of two scans: if a scan takes less, the store rests for the
+    /// remaining time.
     const BETWEEN_WALKS: Duration = Duration::from_secs(1);
 
     /// The pause after a fault.
     const REST: Duration = Duration::from_secs(1);
 
-    /// Takes one step when it is due: continues the scan for locks, or refreshes known ones.
+    /// Takes one step when it is due: continues the scan for locks, or refreshes those that are
+    /// known.
     ///
     /// # Errors
     ///
@@ -164,7 +167,8 @@ impl Watch {
         done.map(drop).map_err(InspectError::Store)
     }
 
-    /// Resolves when there is a request to send and it may be sent. The next step then starts.
+    /// Resolves when there is a request to send and it may be sent. The next step then starts at
+    /// once.
     ///
     /// # Cancel safety
     ///
@@ -227,7 +231,8 @@ impl Watch {
         }
     }
 
-    /// The keys to inspect next, and when: new keys soon, and known ones when they are outdated.
+    /// The keys to inspect next, and when: new keys soon, and known ones when they are no longer
+    /// fresh.
     fn inspection(&self, now: Instant, at_once: usize) -> Option<(Instant, Vec<Key>)> {
         let gathered = self.inspected.map_or(now, |at| at + Self::GATHER);
         let mut stale: Vec<(Instant, &Key)> = self

@@ -8,7 +8,8 @@ use super::wait;
 use crate::lock::GuardKind;
 use crate::{Backoff, Drift, LockError, WaitStatus};
 
-/// A request for a lock. It does nothing until [`wait`](Self::wait) is called. `G` is its guard.
+/// A request for a lock. It does nothing until [`wait`](Self::wait) is called. `G` is the type of
+/// the guard.
 ///
 /// ```
 /// use leasehold::blocking::Locks;

@@ -51,7 +51,8 @@ impl Election {
         wait(self.0.candidates())
     }
 
-    /// The current leader, and then each next one, for followers that are not candidates.
+    /// The current leader, and then each next one, for those that follow a leader and are not
+    /// candidates.
     pub fn leaders(&self) -> Leaders {
         Leaders(self.0.leaders())
     }

@@ -54,7 +54,8 @@ impl Every {
         }
     }
 
-    /// The same in two steps: returns the job for the caller to do, or why it is not due.
+    /// The same in two steps: returns the job for the caller to do, or the reason why it is not
+    /// due.
     ///
     /// # Errors
     ///

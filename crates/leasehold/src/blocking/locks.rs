@@ -114,7 +114,8 @@ impl Locks {
         builder.own_thread().over(store).map(Self)
     }
 
-    /// The lock of this name. Does no I/O; a name that cannot be a key is an error of the request.
+    /// The lock of this name. This does no I/O; a name that cannot be a key is an error of the
+    /// request.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         Mutex(self.0.mutex(name))
     }
@@ -162,7 +163,8 @@ impl Locks {
         Every(self.0.every(period, name))
     }
 
-    /// The leadership of this name, which one of several candidates has at a time. Does no I/O.
+    /// The leadership of this name, which one of several candidates has at a time. This does no
+    /// I/O.
     pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
         Election(self.0.election(name))
     }
@@ -224,7 +226,8 @@ impl Locks {
     }
 
     /// Ends the lease on a lock, whoever holds it, if it has this fence, as
-    /// [`leasehold::Locks::break_lease`](crate::Locks::break_lease). Returns its holder.
+    /// [`leasehold::Locks::break_lease`](crate::Locks::break_lease). Returns the holder that lost
+    /// it.
     ///
     /// # Errors
     ///

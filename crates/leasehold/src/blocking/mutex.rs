@@ -32,7 +32,8 @@ impl Mutex {
         Acquire::new(self.0.lock())
     }
 
-    /// Acquires the lock if it is free; `None` if somebody else holds it. Blocks for one answer.
+    /// Acquires the lock if it is free; `None` if somebody else holds it. Blocks for one answer of
+    /// the store.
     ///
     /// # Errors
     ///

@@ -62,7 +62,8 @@ impl Once {
         }
     }
 
-    /// The same in two steps: returns the job for the caller to do, or the mark of who did it.
+    /// The same in two steps: returns the job for the caller to do, or the mark of the process that
+    /// did it.
     ///
     /// # Errors
     ///

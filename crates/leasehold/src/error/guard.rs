@@ -51,7 +51,8 @@ pub enum ReleaseError {
         /// For a quorum: the vote of each member.
         quorum_report: Option<Arc<QuorumReport>>,
     },
-    /// These locks were closed, or the runtime that kept them ended, and the lease was given up.
+    /// These locks had been closed, or the runtime that kept them had ended, and the lease was
+    /// given up then.
     #[non_exhaustive]
     Closed {
         /// The reason.
@@ -124,7 +125,8 @@ impl ReleaseError {
 pub enum RenewError {
     /// The lease is lost; a renewal cannot bring it back.
     Lost(Loss),
-    /// The store did not answer, or refused. The lease is unchanged; automatic renewal continues.
+    /// The store did not answer, or refused. The lease is unchanged, and automatic renewal
+    /// continues.
     Unreachable(Fault),
     /// The renewal would exceed the longest hold of [`Renewal::AtMost`](crate::Renewal::AtMost).
     #[non_exhaustive]

@@ -73,7 +73,8 @@ pub enum LockError {
         /// How often the store was asked.
         attempts: u32,
     },
-    /// Too few members of a quorum answered, or they abstain. The lock may be held or not.
+    /// Too few members of a quorum answered, or they abstain. Whether anybody holds the lock is
+    /// unknown.
     #[non_exhaustive]
     NoQuorum {
         /// The requested key.
@@ -168,7 +169,8 @@ impl LockError {
         self.is_busy() || self.is_timeout()
     }
 
-    /// The store's last fault, if that is the cause; of a quorum, that of its first faulty member.
+    /// The store's last fault, if a fault is the cause; of a quorum, the fault of its first faulty
+    /// member.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         match self {

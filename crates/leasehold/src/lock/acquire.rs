@@ -129,7 +129,8 @@ impl<G> Acquire<G> {
 
     /// Limits the queue: if that many requests wait already, this one ends at once with
     /// [`LockError::QueueFull`]. This is for services that reject work rather than let it pile up.
-    /// Without it, the queue has no limit. A request that polls is in no queue, and ignores this.
+    /// Without it, the queue may grow without a limit. A request that polls is in no queue, and
+    /// ignores this.
     pub fn queue_limit(self, waiters: u64) -> Self {
         self.with(|terms| terms.queue_limit = Some(waiters))
     }

@@ -9,7 +9,8 @@ use leasehold_core::locked;
 
 /// The closed state of locks, and its reason.
 ///
-/// Every waiter for a lock waits for this, so it uses less memory per waiter than `Notify`.
+/// Every waiter for a lock also waits for this, so it uses less memory per waiter than a general
+/// notification.
 #[derive(Debug, Default)]
 pub(super) struct Closing {
     /// Set when the locks are closed.

@@ -164,7 +164,8 @@ impl PendingAttempt {
         self.handle().report.answered(&answer);
         match answer {
             Ok(answer) => {
-                // A try that was only ever refused leaves nothing behind, and needs no undoing.
+                // A try that was only ever refused leaves nothing behind, so nothing has to
+                // be undone.
                 self.traces = unsettled
                     || self.wait_mode != WaitMode::Try
                     || matches!(answer, GrantAnswer::Granted { .. });
@@ -210,7 +211,8 @@ impl PendingAttempt {
         })
     }
 
-    /// Reports that the attempt was refused and waits, if anything changed since the last report.
+    /// Reports that the attempt was refused and keeps waiting, if anything changed since the last
+    /// report.
     fn tell_waiting(&mut self, now: Instant, waiting: &WaitStatus) {
         self.refusals = self.refusals.saturating_add(1);
         let digest = digest(waiting);
@@ -291,7 +293,8 @@ impl Drop for PendingAttempt {
     }
 }
 
-/// A digest that is equal for the same position behind the same holding, whatever is left of it.
+/// A digest that is equal for the same position behind the same holding, whatever remains of its
+/// lease.
 fn digest(WaitStatus { held_by, place }: &WaitStatus) -> NonZeroU64 {
     let mut hasher = DefaultHasher::new();
     (&held_by.key, &held_by.owner, place).hash(&mut hasher);

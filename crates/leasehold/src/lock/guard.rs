@@ -21,9 +21,10 @@ use crate::store_handle::{StoreHandle, check_ttl};
 ///
 /// A program may drop guards at its very end. If the runtime that keeps the locks ends before their
 /// releases are confirmed, a separate thread sends them over a new connection, and the shutdown of
-/// the runtime waits for that thread, for at most 2 s. So does a later drop outside any runtime.
-/// Three kinds of exit do not wait, and leave the lease to expire: `std::process::exit`, a signal,
-/// and `Runtime::shutdown_background`. A lent connection cannot be reopened for this.
+/// the runtime waits for that thread, for at most 2 s. So does a later drop outside any runtime. Three
+/// kinds of exit do not wait, and leave the lease to expire: `std::process::exit`, a signal, and
+/// `Runtime::shutdown_background`. A connection that the program lent cannot be reopened for this
+/// either.
 ///
 /// A guard outlives the [`Locks`](crate::Locks) that it came from.
 ///
@@ -137,7 +138,8 @@ impl Guard {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the lease may have been renewed, and the guard then relies on less.
+    /// Cancel safe: the store may have renewed the lease, and the guard then relies on less than it
+    /// could.
     #[doc(alias = "extend")]
     #[doc(alias = "heartbeat")]
     pub async fn renew(&self, ttl: Duration) -> Result<Duration, RenewError> {
@@ -191,7 +193,8 @@ impl Guard {
     ///
     /// [`ReleaseError::Expired`], [`ReleaseError::Broken`], [`ReleaseError::TakenByOther`] and
     /// [`ReleaseError::Closed`] if the lock was lost before: somebody else may have held it during
-    /// the work. [`ReleaseError::Unreachable`] if the store did not answer; the lease then expires.
+    /// the work. [`ReleaseError::Unreachable`] if the store did not answer; the lease then expires
+    /// on its own.
     ///
     /// # Cancel safety
     ///

@@ -105,7 +105,8 @@ impl Holding {
         !self.has_ended.load(Ordering::Acquire) && self.is_valid_at(self.runtime.now())
     }
 
-    /// True while the lease lasts, also for a guard that is gone and is still to be released.
+    /// Returns true while the lease lasts, also for a guard that is gone and whose lease is still
+    /// to be released.
     pub(crate) fn is_valid_at(&self, now: Instant) -> bool {
         self.loss.get().is_none() && now < self.end()
     }
@@ -221,7 +222,8 @@ macro_rules! facts_of_holding {
             self.holding().attempt.holder
         }
 
-        /// The fence of this holding: send it with every write to what the lock protects.
+        /// The fence of this holding: send it with every write to the resource that the lock
+        /// protects.
         #[must_use]
         pub fn fence(&self) -> leasehold_core::Fence {
             self.holding().fence

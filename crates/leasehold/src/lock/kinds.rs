@@ -110,7 +110,8 @@ impl RwLockWriteGuard {
     /// guard is that of a reader from now on in any case, so write nothing under it. If the lease
     /// is lost meanwhile, the guard says so like any other.
     ///
-    /// The fence stays: what the writer wrote carries it, and the next writer has a greater one.
+    /// The fence stays: all that the writer wrote carries it, and the next writer has a greater
+    /// one.
     ///
     /// ```
     /// # async fn example(locks: leasehold::Locks) -> Result<(), leasehold::Error> {

@@ -215,7 +215,8 @@ impl GuardRegistry {
         self.unlock(state);
     }
 
-    /// Handles a report that somebody broke a lease: the guard that may have it asks at once.
+    /// Handles a report that somebody broke a lease: the guard that may have it asks the store at
+    /// once.
     pub(crate) fn handle_broken(&self, holder: Holder, now: Instant) {
         let number = {
             let mut state = locked(&self.state);
@@ -382,7 +383,8 @@ impl GuardRegistry {
         }
     }
 
-    /// Publishes the state of the lease to its guard, and returns when it needs attention again.
+    /// Publishes the state of the lease to its guard, and returns when the lease needs attention
+    /// again.
     fn attention(
         &self,
         holding: &Arc<Holding>,

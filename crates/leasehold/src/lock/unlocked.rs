@@ -93,7 +93,8 @@ impl fmt::Debug for Unlocked {
     }
 }
 
-/// Uses the state machine of an acquisition that is never granted, for its pauses and time limits.
+/// Uses the state machine of an acquisition that is never granted: its pauses and time limits are
+/// the same.
 async fn unlocked(handle: &StoreHandle, claim: Claim, patience: Patience) -> Result<(), LockError> {
     let runtime = &handle.runtime;
     let started = runtime.now();

@@ -84,7 +84,8 @@ impl Election {
         Ok(self.state().await?.waiters)
     }
 
-    /// The current leader, and then each next one, for followers that are not candidates.
+    /// The current leader, and then each next one, for those that follow a leader and are not
+    /// candidates.
     pub fn leaders(&self) -> Leaders {
         Leaders { election: self.clone(), following: Following::default(), looking: None }
     }
@@ -129,7 +130,8 @@ pub struct Candidate(Mutex);
 
 impl Candidate {
     /// Waits to be elected, leads while `work` runs, and resigns. The work is stopped at an await
-    /// when the leadership is lost; by returning, it ends the leadership. Then the next one leads.
+    /// when the leadership is lost; by returning, it ends the leadership. The next candidate then
+    /// leads at once.
     ///
     /// # Errors
     ///

@@ -105,7 +105,8 @@ pub enum JobError<E> {
     Lost(Loss),
     /// The work failed, and counts as not done.
     Failed(E),
-    /// The work was done, but the mark was not confirmed, so it may be done again: do not undo it.
+    /// The work was done, but the mark was not confirmed, so somebody may do it again: do not undo
+    /// it.
     NotMarked(MarkError),
 }
 

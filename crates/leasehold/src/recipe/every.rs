@@ -89,13 +89,15 @@ pub enum NotDue {
     Underway {
         /// The process that is doing it; `None` if the store could not say.
         held_by: Option<Box<HolderInfo>>,
-        /// When it was last done, and by whom; `None` if it never was, or the mark has expired.
+        /// When it was last done, and by whom; `None` if it never was, or so long ago that the mark
+        /// has expired.
         mark: Option<Mark>,
     },
 }
 
 impl NotDue {
-    /// When it was last done, and by whom; `None` while it is done for the first time.
+    /// When it was last done, and by whom; `None` if another process is doing it for the first
+    /// time.
     #[must_use]
     pub const fn mark(&self) -> Option<&Mark> {
         match self {
@@ -143,7 +145,8 @@ impl Every {
     ///
     /// # Errors
     ///
-    /// [`JobError`]: the work was not started, was stopped, failed, or was done and not marked.
+    /// [`JobError`]: the work was not started, was stopped, failed, or was done and could not be
+    /// marked.
     ///
     /// # Cancel safety
     ///

@@ -119,7 +119,8 @@ impl JobGuard {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the job may or may not be marked. Marking again changes nothing.
+    /// If the future is dropped, the job may or may not be marked. Marking it again changes
+    /// nothing.
     pub async fn mark(&self) -> Result<Mark, MarkError> {
         let label = self.guard.held().label().and_then(|label| Label::new(label).ok());
         let mark = Mark::new(self.at, self.guard.fence(), label);

@@ -93,11 +93,13 @@ impl Once {
     /// runs `work`, and leaves the mark. While somebody else is doing it, this call waits, and then
     /// finds it done or does it. When it returns without an error, the job is done.
     ///
-    /// The work is stopped at an await when the lock is lost. If it fails, the job is not done.
+    /// The work is stopped at an await when the lock is lost. If it fails, the job counts as not
+    /// done.
     ///
     /// # Errors
     ///
-    /// [`JobError`]: the work was not started, was stopped, failed, or was done and not marked.
+    /// [`JobError`]: the work was not started, was stopped, failed, or was done and could not be
+    /// marked.
     ///
     /// # Cancel safety
     ///

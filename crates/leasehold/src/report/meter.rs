@@ -61,7 +61,8 @@ fn less_one(count: &AtomicU32) -> u32 {
     count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or(0).saturating_sub(1)
 }
 
-/// The labels contain no key: there may be millions of keys, and each would be a time series.
+/// The labels contain no key: there may be millions of keys, and each would be a separate time
+/// series.
 fn count(store: &Arc<str>, event: &Event) {
     let store = || store.clone();
     let ended = |held_for: &Duration, end: &'static str| {

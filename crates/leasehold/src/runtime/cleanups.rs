@@ -1,4 +1,5 @@
-//! Cleanups of a tokio runtime, which continue on another thread if that runtime ends first.
+//! Cleanups of a tokio runtime, which continue on another thread if that runtime ends before they
+//! are done.
 //!
 //! A program that returns from `main` drops its guards, and right after them its runtime: tasks
 //! that were spawned to release the guards are cut off. Then a separate thread with its own runtime
@@ -89,7 +90,8 @@ impl Cleanups {
         }));
     }
 
-    /// If the runtime has ended, the runtime for new tasks: the cleanup thread's, if there is one.
+    /// If the runtime has ended, the runtime for new tasks: that of the cleanup thread, if there is
+    /// one.
     pub(super) fn elsewhere(&self) -> Option<Handle> {
         if !self.ended.load(Ordering::Acquire) {
             return None;

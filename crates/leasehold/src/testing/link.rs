@@ -127,7 +127,8 @@ impl Store for Link {
                     changed.await;
                     continue;
                 }
-                // Check for a change of the outage first, so that no message passes through one.
+                // Check for a change of the outage first, so that no message passes through an
+                // outage.
                 tokio::select! {
                     biased;
                     () = changed => {}

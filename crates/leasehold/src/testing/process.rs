@@ -45,7 +45,8 @@ impl Process {
         self.0.locks.get_or_init(|| self.make(TokioRuntime::current().unwrap_or_else(own_thread))).clone()
     }
 
-    /// The locks of this process for blocking code, on a thread of their own, the same each time.
+    /// The locks of this process for blocking code, kept on a separate thread; each call returns
+    /// the same.
     ///
     /// # Panics
     ///

@@ -1,4 +1,5 @@
-//! Watched work of the locks, so that time moves on only when all that can be done has been.
+//! Watched work of the locks, so that time moves on only when all work that can be done has been
+//! done.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -31,7 +31,8 @@ const QUIET_TURNS: u32 = 16;
 const MOST_STIRS: u32 = 1_000_000;
 
 /// How long to wait for work that is due while nothing else happens: a future that the test holds
-/// but does not poll is never done. It is long compared with a busy machine's delays of a thread.
+/// but does not poll is never done. It is long compared with the time for which a busy machine
+/// delays a thread.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The most that counts of the time between two checks: if this thread itself got no processor
@@ -59,7 +60,8 @@ impl World {
         self.process_with(Locks::builder())
     }
 
-    /// Creates another process with these defaults. Clock and tasks are always the world's.
+    /// Creates another process with these defaults. Clock and tasks are the world's, whatever the
+    /// builder says.
     #[must_use]
     pub fn process_with(&self, builder: LocksBuilder) -> Process {
         Process::new(self.world.clone(), self.store.clone(), builder)
@@ -245,7 +247,8 @@ impl World {
     ///
     /// # Panics
     ///
-    /// If it is not in this state after ten seconds of the test's time, or the name is invalid.
+    /// If it is not in this state after ten seconds of the test's time, or the name cannot be a
+    /// key.
     ///
     /// # Cancel safety
     ///

@@ -12,7 +12,8 @@ use super::watched::{ProcessId, Watched};
 use super::world_state::WorldState;
 use crate::runtime::TokioRuntime;
 
-/// The wall clock's time when a world begins: the same in every run, so that fences are, too.
+/// The wall clock's time when a world begins: the same in every run, so that fences are the same
+/// too.
 const WALL_BEGIN: Duration = Duration::from_secs(1_800_000_000);
 
 /// The [`Runtime`] of a process, or of the store, which has no tasks.

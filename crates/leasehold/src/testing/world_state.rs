@@ -176,7 +176,8 @@ impl WorldState {
         drop(gone);
     }
 
-    /// True if the watched work may continue. Otherwise it is recorded, to be woken when it may.
+    /// Returns true if the watched work may continue. Otherwise it is recorded, to be woken when it
+    /// may.
     pub(super) fn admits(&self, flag: &Flag, task: &Waker) -> bool {
         let state = locked(&self.state);
         let paused = state.is_paused(Some(flag.process));
