@@ -1,5 +1,4 @@
-//! Prepares the examples of `leasehold` for being compiled into their tests: removes the inner doc
-//! comments at the top, which are allowed only at the top of a crate.
+//! Prepares the examples of `leasehold` for their tests: removes the inner docs at the top of a crate.
 
 use std::path::Path;
 use std::{env, fs, io};

@@ -119,8 +119,7 @@ impl Competitor {
         version_of(manifest, package).unwrap_or_default().to_owned()
     }
 
-    /// The programs that this machine lacks to run it; empty if it has everything, or can download
-    /// it.
+    /// The programs that this machine lacks to run it and cannot download.
     pub fn lacking(self) -> Vec<&'static str> {
         match self.kind {
             Kind::Foreign(peer) if !peer.language().has_libraries() => peer.language().lacking(),

@@ -42,8 +42,7 @@ impl Cast {
             let Report::Turns { turns } = report(competitor, child)? else {
                 return Err(format!("{competitor}: does not tell its turns").into());
             };
-            // Other libraries have no fences. Because no two processes hold the lock at once, the
-            // time of acquisition gives the order.
+            // Other libraries have no fences: the time of acquisition gives the order.
             all.extend(turns.into_iter().map(|[asked, had, released]| Turn {
                 waiter,
                 asked,

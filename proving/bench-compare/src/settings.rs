@@ -32,8 +32,7 @@ impl Settings {
         if self.short { short } else { full }
     }
 
-    /// How often each measurement is repeated, alternating with those it is compared with. Odd, so
-    /// that the median is one of them.
+    /// How often each measurement is repeated, in turns. Odd, so that the median is one of them.
     pub const fn repetitions(&self) -> usize {
         if self.short { 3 } else { 5 }
     }
@@ -43,8 +42,7 @@ impl Settings {
         self.pick(250, 60)
     }
 
-    /// How long the competitors contend for one key in a repetition, in ms. A library that polls
-    /// five times a second has few turns in it.
+    /// How long competitors contend for one key, in ms. Libraries that poll have few turns in it.
     pub const fn contest(&self) -> u64 {
         self.pick(2_000, 500)
     }

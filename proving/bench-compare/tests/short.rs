@@ -1,5 +1,4 @@
-//! Runs the short form with every kind of process: Leasehold's, those of Rust's other libraries,
-//! and one of each other language.
+//! Runs the short form with Leasehold's processes, Rust's other libraries and one of each language.
 
 use std::process::{Command, Output};
 
@@ -40,8 +39,7 @@ fn every_contender_is_measured_on_both_workloads() {
             if who.waits == Waits::Never {
                 continue;
             }
-            // Each turn takes at least a grant and a release, and Jain's index of four is at least
-            // a quarter.
+            // A turn takes at least a grant and a release; Jain's index of four is at least 1/4.
             if on != "postgres" {
                 assert!(value(&format!("hand_off/{on}/commands per turn/{who}")) >= 2.0 - 0.1, "{figures:?}");
             }
@@ -50,8 +48,7 @@ fn every_contender_is_measured_on_both_workloads() {
             assert!(value(&format!("hand_off/{on}/turns/{who}")) > 0.0);
         }
     }
-    // A waiter that polls is overtaken by the process that released. With a queue, at most three
-    // turns pass before one's own.
+    // A poller is overtaken by the process that released; in a queue, at most three turns pass first.
     let [ours, asks] =
         ["leasehold", "rslock"].map(|who| value(&format!("hand_off/redis-7.0/wait p99/{who}")));
     assert!(ours < asks, "{ours} ms compared with {asks} ms");

@@ -10,8 +10,7 @@ pub use competitor::BareServer as Bare;
 use crate::AnyError;
 use crate::clock;
 
-/// Acquires a key at all members at once, then releases it at all of them at once; each step waits
-/// for all answers.
+/// Acquires a key at all members at once, then releases it at all; each step waits for all answers.
 pub async fn cycle_at_all(members: &[Bare], key: &str, serial: u64) -> Result<(), AnyError> {
     let value = &format!("{serial:032x}");
     let acquired = try_join_all(members.iter().map(|member| member.acquire(key, value))).await?;

@@ -17,8 +17,7 @@ pub(crate) enum Strategy {
     /// statement to acquire it and one to release it, sent as Leasehold sends its own, so that a
     /// pooler may be in between.
     Row,
-    /// `pg_try_advisory_lock` and `pg_advisory_unlock`: no lease, no fence, and nothing on the
-    /// disk.
+    /// `pg_try_advisory_lock` and `pg_advisory_unlock`: no lease, no fence, nothing on disk.
     Advisory,
 }
 
@@ -71,8 +70,7 @@ impl BareSql {
         if is_alone { Ok(()) } else { Err(format!("a bare {strategy:?} was not alone").into()) }
     }
 
-    /// The times from sending `NOTIFY` on one connection to its arrival on another, in µs, each
-    /// after this rest.
+    /// Times from a `NOTIFY` to its arrival on another connection, in µs, each after this rest.
     pub(crate) async fn notifications(url: &str, rest: Duration, count: u32) -> Result<Vec<f64>, AnyError> {
         let speaker = Self::connect(url).await?.client;
         let (listener, mut connection) = tokio_postgres::connect(url, NoTls).await?;

@@ -54,8 +54,7 @@ pub fn entered(walk: &Walk) -> Result<[usize; 2], AnyError> {
 /// The profiles of a walk, and of one with twice the cycles.
 fn profiles(walk: &Walk) -> Result<[String; 2], AnyError> {
     let farther = Walk { cycles: walk.cycles * 2, ..walk.clone() };
-    // In parallel, unless both would use the same file: their keys differ, but a file has one
-    // writer.
+    // In parallel, unless both would use the same file, which has one writer.
     let first = Counted::start(walk)?;
     if walk.shares_a_file() {
         return Ok([first.profile()?, Counted::start(&farther)?.profile()?]);

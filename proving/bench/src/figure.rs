@@ -121,8 +121,7 @@ impl Figures {
     }
 }
 
-/// Reads figures that earlier runs wrote as lines of JSON. If several runs wrote the same figure,
-/// the last value replaces the first in its place.
+/// Reads figures from earlier runs' lines of JSON. Of the same figure, the last value counts.
 pub fn told(files: &[PathBuf]) -> Result<Vec<Figure>, AnyError> {
     let mut all: Vec<Figure> = Vec::new();
     for file in files {

@@ -70,8 +70,7 @@ fn main() -> ExitCode {
     if words.write && write_pages(figures.all()).inspect_err(complain).is_err() {
         return ExitCode::FAILURE;
     }
-    // A time that misses its target is printed; a count that misses it is a failure, and only the
-    // short form is a test.
+    // A missed time is printed; a missed count is a failure. Only the short form is a test.
     let failures: Vec<_> = figures.all().iter().filter(|figure| figure.fails()).collect();
     for figure in &failures {
         let target = figure.target.as_deref().unwrap_or_default();

@@ -1,5 +1,4 @@
-//! A hot path: a process that runs only one kind of cycle, a given number of times, and is counted
-//! from outside.
+//! A hot path: a process that runs one kind of cycle a given number of times, counted from outside.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -57,15 +56,13 @@ impl Walk {
         [WALKS.to_owned(), serde_json::to_string(self).expect("a walk is plain data")]
     }
 
-    /// True if another process that walks at the same place would disturb this one, whatever the
-    /// key.
+    /// True if another process at the same place would disturb this one, whatever the key.
     pub fn shares_a_file(&self) -> bool {
         self.path == Path::Transactions || self.places.iter().any(|place| place.starts_with("file:"))
     }
 }
 
-/// Walks and exits if this process was started for that. If allocations are counted, prints how
-/// many a cycle makes.
+/// Walks and exits if this process was started for that. Prints a cycle's allocations if counted.
 pub fn walk_if_told_to(allocated: Option<Allocated>) {
     let words: Result<[String; 2], _> = env::args().skip(1).collect::<Vec<_>>().try_into();
     let Ok(words) = words else { return };

@@ -75,8 +75,7 @@ pub fn curves(x: Axis<'_>, y: Axis<'_>, curves: &[Curve]) -> Result<Option<Strin
     Ok(Some(svg))
 }
 
-/// Draws horizontal bars over a logarithmic axis, the first on top, with names and values. `None`
-/// without bars.
+/// Horizontal bars with names and values over a logarithmic axis, first on top; `None` without bars.
 pub fn bars(x: Axis<'_>, bars: &[(String, f64)]) -> Result<Option<String>, AnyError> {
     let Some(across) = span(bars.iter().map(|bar| bar.1)) else { return Ok(None) };
     let least = across.start;

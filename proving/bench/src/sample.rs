@@ -32,8 +32,7 @@ impl Sample {
         self.0.extend((!value.is_nan()).then_some(value));
     }
 
-    /// Each measurement divided by the one taken alongside it. Empty if the numbers of measurements
-    /// differ, because then they cannot be paired.
+    /// Each measurement divided by the one next to it; empty if their numbers differ.
     #[must_use]
     pub fn over(&self, other: &Self) -> Self {
         if self.0.len() != other.0.len() {

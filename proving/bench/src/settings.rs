@@ -12,8 +12,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings for these backends, or for all if none is named; the short form then leaves out
-    /// servers that differ little from another.
+    /// Settings for these backends, or for all; the short form then omits servers that differ little.
     pub fn new(short: bool, named: Vec<Backend>) -> Self {
         let all =
             ALL.into_iter().filter(|backend| !short || !["redis-6.2", "redis-8.2"].contains(&backend.name()));
@@ -30,8 +29,7 @@ impl Settings {
         if self.short { short } else { full }
     }
 
-    /// How often each measurement is repeated, alternating with those it is compared with. Odd, so
-    /// that the median is one of them.
+    /// How often each measurement is repeated, in turns. Odd, so that the median is one of them.
     pub fn repetitions(&self) -> usize {
         self.pick(7, 3)
     }

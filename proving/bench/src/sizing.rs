@@ -1,5 +1,4 @@
-//! The capacity of a server, a cluster and a quorum: generates the page docs/sizing.md from the
-//! results of the workload `capacity`.
+//! The capacity of a server, a cluster and a quorum: docs/sizing.md from the workload `capacity`.
 
 use std::fmt::Write as _;
 

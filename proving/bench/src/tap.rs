@@ -1,5 +1,4 @@
-//! A proxy in front of a server that counts the client's commands. A script counts as one command,
-//! whatever it calls.
+//! A proxy that counts a client's commands. A script counts as one, whatever it calls.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -7,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// The proxy. It is slower than a direct connection, so nothing is timed through it. A connection
-/// through it ends when either side closes it.
+/// The proxy, through which nothing is timed. A connection ends when either side closes it.
 #[derive(Debug)]
 pub struct Tap {
     port: u16,
@@ -64,8 +62,7 @@ fn pass(client: TcpStream, server: u16, commands: &Arc<AtomicU64>) -> io::Result
         let mut frames = Frames::default();
         let mut chunk = vec![0; 64 * 1024];
         while let Ok(read @ 1..) = from.read(&mut chunk) {
-            // Counted before it is forwarded, so that a command is counted before its answer
-            // arrives.
+            // Before it is forwarded, so that a command is counted before its answer arrives.
             commands.fetch_add(frames.complete_with(&chunk[..read]), Ordering::AcqRel);
             if to.write_all(&chunk[..read]).is_err() {
                 break;

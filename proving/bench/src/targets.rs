@@ -136,8 +136,7 @@ pub struct NotYet {
 
 /// Counted targets that are not met yet. The change that meets one deletes its line.
 pub const NOT_YET: [NotYet; 4] = [
-    // Includes the store's own records, which are in the same process: the key, its fence and its
-    // lock.
+    // Includes the store's own records in the process: the key, its fence and its lock.
     NotYet { workload: "held", backend: "memory", measure: "bytes per guard", at_most: 685.0 },
     // Includes the pages that SQLite caches.
     NotYet { workload: "held", backend: "file", measure: "bytes per guard", at_most: 550.0 },

@@ -39,8 +39,7 @@ impl Turns {
         self.0.len()
     }
 
-    /// Times from a call of `release` to the next holder's guard, in µs, where the next holder was
-    /// already waiting.
+    /// Times from a call of `release` to the guard of a next holder that was waiting, in µs.
     pub fn gaps(&self) -> Sample {
         let pairs = self.0.windows(2).filter(|pair| pair[1].asked < pair[0].released);
         pairs.map(|pair| pair[1].had.saturating_sub(pair[0].released) as f64 / 1e3).collect()
@@ -64,16 +63,14 @@ impl Turns {
         asks as f64 / self.0.len() as f64 + 1.0
     }
 
-    /// Pairs of waiters that were served in the reverse order of their requests. Meaningful if each
-    /// requested the lock only after the one before it was seen in the queue.
+    /// Pairs of waiters served in reverse order. Each must have asked after the one before it queued.
     pub fn inversions(&self) -> usize {
         let later =
             |n: usize, turn: &Turn| self.0[n + 1..].iter().filter(|next| next.asked < turn.asked).count();
         self.0.iter().enumerate().map(|(n, turn)| later(n, turn)).sum()
     }
 
-    /// The number of turns that each waiter had had when the first waiter finished. After that, the
-    /// others only catch up, because every waiter has the same number of turns in the end.
+    /// Each waiter's turns when the first waiter finished: after that, the others only catch up.
     pub fn shares(&self, waiters: usize, each: u32) -> Vec<u32> {
         let mut had: HashMap<u64, u32> = HashMap::new();
         for turn in &self.0 {

@@ -19,8 +19,7 @@ pub struct Vitals {
     pub script_time: f64,
 }
 
-/// The commands that run scripts. Commands that a script calls are in the same list, but their time
-/// is already part of the script's.
+/// The commands that run scripts. Their time includes that of the commands that a script calls.
 const SCRIPTS: [&str; 2] = ["cmdstat_evalsha", "cmdstat_eval"];
 
 impl Vitals {

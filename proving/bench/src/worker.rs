@@ -1,5 +1,4 @@
-//! One process of a group of workers: it follows orders on a runtime with one thread, like a
-//! service with few cores.
+//! A process of a group of workers: it follows orders on a runtime with one thread.
 
 use std::collections::HashMap;
 use std::env;
@@ -67,14 +66,12 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Acquires and hands over a key of its own once, so that connections, scripts and channels
-    /// exist before anything is counted.
+    /// Hands over a key of its own once: connections, scripts and channels exist before the count.
     async fn warm_up(&self) -> Result<(), AnyError> {
         let mutex = self.locks.mutex(format!("warm-up:{}", self.number));
         let guard = mutex.lock().await?;
         let waiter = tokio::spawn(mutex.lock().into_future());
-        // Long enough for the waiter to have asked once; a waiter that has not is served all the
-        // same.
+        // Long enough for the waiter to have asked once; otherwise it is served all the same.
         sleep(Duration::from_millis(5)).await;
         guard.release().await?;
         waiter.await??.release().await?;
@@ -136,8 +133,7 @@ impl Worker {
         }
     }
 
-    /// Compared with as many tasks of the same shape that wait for nothing, so that only the
-    /// waiters' own memory remains.
+    /// Compared with as many tasks that wait for nothing: only the waiters' own memory remains.
     async fn weigh_waiters(&self, key: &str, waiters: usize) -> Result<Report, AnyError> {
         let guard = self.direct.mutex(key).lock().await?;
         let mutex = self.locks.mutex(key);
@@ -158,8 +154,7 @@ impl Worker {
             tasks.push(tokio::spawn(mutex.lock().into_future()));
         }
         self.until_queued(key, waiters).await?;
-        // Every request has been answered; answers that have not been read yet would be counted,
-        // too.
+        // Every request has been answered; unread answers would be counted, too.
         let with_us = at_rest(live).await.saturating_sub(before);
         tasks.iter().for_each(JoinHandle::abort);
         guard.release().await?;

@@ -21,8 +21,7 @@ impl Workers {
         Self::of("bench", store, processes, &store.url)
     }
 
-    /// Starts `processes` processes whose connections go through a proxy that counts commands. The
-    /// proxy costs time, so nothing is timed in such a group of workers.
+    /// Starts processes whose connections go through a counting proxy, so nothing is timed in them.
     pub fn start_counted(store: &OpenStore, processes: usize) -> Result<Self, AnyError> {
         Self::of("bench", store, processes, &store.counted_url())
     }

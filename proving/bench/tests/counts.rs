@@ -1,5 +1,4 @@
-//! Counts of the benchmark that no other load on the machine changes, on every store with a queue:
-//! commands, order, fairness, bytes.
+//! Counts that other load does not change, on stores with queues: commands, order, fairness, bytes.
 
 use std::process::Command;
 

@@ -12,8 +12,7 @@ use crate::cycle::{AnyError, Cycle, TTL};
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
-/// redis-rs gives up after half a second, which a busy machine can take; a slow loop is a result
-/// rather than a failure.
+/// redis-rs gives up after half a second; on a busy machine, a slow loop is a result, not a failure.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 /// A connection that tasks share, with its scripts or statements prepared.

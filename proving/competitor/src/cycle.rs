@@ -12,6 +12,5 @@ pub(crate) trait Cycle: Clone + Send + Sync + 'static {
 /// Any error, as text.
 pub type AnyError = Box<dyn Error + Send + Sync>;
 
-/// The TTL of every lock of a comparison: longer than anything lasts in it, so that no lease
-/// expires and few are renewed.
+/// The TTL of every lock of a comparison: longer than anything lasts in it.
 pub const TTL: Duration = Duration::from_secs(10);

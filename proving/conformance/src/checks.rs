@@ -167,8 +167,7 @@ fn attempt(keys: &[&str], ttl: Duration) -> Attempt {
     Attempt::new(claim, Holder::from_bits(runtime.random()), None, Ttl::new(ttl).unwrap())
 }
 
-/// Sends a request. A busy machine may deliver it too late to be granted, and then it is sent
-/// again. The same, up to three times, if the answer misses the time limit of a call.
+/// Sends a request, again if a busy machine delivers it too late, or up to three times unanswered.
 async fn ask(store: &dyn Store, attempt: &Attempt, wait: WaitMode) -> GrantAnswer {
     let mut unanswered = 0;
     loop {
@@ -187,8 +186,7 @@ async fn take(store: &dyn Store, attempt: &Attempt) -> Fence {
     }
 }
 
-/// Releases what may be held. The same, up to three times, if a busy machine keeps another transaction
-/// from its end.
+/// Releases what may be held, up to four times if a busy machine keeps another transaction open.
 async fn release(store: &dyn Store, attempt: &Attempt) {
     for _ in 0..3 {
         match store.release(attempt).await {
@@ -252,8 +250,7 @@ pub async fn a_free_key_is_granted_to_one(target: &Target) {
     take(&*there, &other).await;
 }
 
-/// A request that is sent again is never refused because of itself, wherever it comes from, and its
-/// fence is valid, too.
+/// A repeated request is never refused because of itself, wherever it comes from; its fence is valid.
 pub async fn asking_again_is_granted_again(target: &Target) {
     let (here, there) = (target.store(), target.store());
     let one = attempt(&["k"], LONG);
@@ -263,8 +260,7 @@ pub async fn asking_again_is_granted_again(target: &Target) {
     assert_eq!(holders(&*here, "k").await.len(), 1);
 }
 
-/// A refusal names the holder, its label, its fence and the time left. So does looking, which
-/// changes nothing.
+/// A refusal names the holder, its label, its fence and the time left. So does looking.
 pub async fn busy_names_the_holder_and_the_remaining_time(target: &Target) {
     let store = target.store();
     assert_eq!(holders(&*store, "k").await, []);
@@ -322,8 +318,7 @@ pub async fn only_the_holder_renews(target: &Target) {
     assert_eq!(held_by.owner, Owner::Holder { holder: other.holder, label: None });
 }
 
-/// One lost lease in a batch does not affect the others; nor does a request that needs several
-/// batches.
+/// A lost lease in a batch does not affect the others; nor does a request of several batches.
 pub async fn renewals_are_answered_one_by_one(target: &Target) {
     let store = target.store();
     let mut attempts = Vec::new();
@@ -447,8 +442,7 @@ pub async fn any_key_and_label_will_do(target: &Target) {
     }
 }
 
-/// Eight tasks on two stores: never two holders at once, and fences rise in the order of their
-/// holds.
+/// Eight tasks on two stores: never two holders at once, and fences rise with their holds.
 pub async fn one_at_a_time_under_contention(target: &Target) {
     let inside = Arc::new(AtomicU32::new(0));
     let highest = Arc::new(AtomicU64::new(0));

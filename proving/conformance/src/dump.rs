@@ -169,8 +169,7 @@ impl Tolerance {
         dump.marks.values_mut().for_each(|(_, left)| *left = Self::left(*left));
         for (broken, left) in dump.breaks.values_mut() {
             *left = Self::left(*left);
-            // The server's clock sets this time. The remaining time of the record shows that it is
-            // right.
+            // The server's clock sets this time, and the record's remaining time shows it is right.
             (broken.at, broken.fence) = (Stamp::from_micros(0), self.fence(broken.fence));
         }
         for held in dump.shares.values_mut() {
@@ -185,8 +184,7 @@ impl Tolerance {
             member_record.since = member_record.since.map(|since| self.number(since));
         }
         for queue in dump.queues.values_mut() {
-            // Compares the whole duration, because a history may take some of the fifteen seconds
-            // on a busy machine.
+            // The whole duration, because a history may take seconds on a busy machine.
             queue.left = queue.left.map(|_| WaitQueue::KEPT_FOR);
             for (ticket, _) in &mut queue.order {
                 *ticket = self.ticket(*ticket);

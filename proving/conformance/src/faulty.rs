@@ -15,8 +15,7 @@ use leasehold_core::{
 
 use crate::virtual_time::VirtualTime;
 
-/// One process's locks on a store in memory with injected faults, in virtual time; a second process
-/// can be opened on it.
+/// A process's locks on a store in memory with faults, in virtual time; more processes can be opened.
 #[derive(Debug)]
 pub struct World {
     pub time: Arc<VirtualTime>,

@@ -70,8 +70,7 @@ fn by_somebody_else(request: &Request, nth: u64) -> Request {
 /// How long the record of the run that vouches is kept at least.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 
-/// The expected results of a history: `core::apply`, on records that other programs write to as
-/// well.
+/// The expected results of a history: `core::apply`, on records that other programs change, too.
 #[derive(Debug)]
 pub struct Oracle {
     records: Records,
@@ -95,8 +94,7 @@ impl Subscribers for Listening {
     }
 }
 
-/// The end of shares that a step ends, in a history that begins at `wall`: a whole millisecond
-/// before it.
+/// The end of shares that a step ends: a whole millisecond before `wall`, when the history begins.
 pub fn just_before(wall: Stamp) -> Stamp {
     Stamp::from_micros((wall.as_micros() / 1000 - 1) * 1000)
 }

@@ -1,5 +1,4 @@
-//! Random histories for the differential test: the requests, and the writes of other programs in
-//! between.
+//! Random histories for the differential test: requests, and other programs' writes in between.
 
 use std::time::Duration;
 
@@ -49,8 +48,7 @@ pub const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
 /// The longest TTL of that quorum.
 pub const LONGEST: Duration = Duration::from_secs(5000);
 
-/// Fences above this come from the previous fence and are compared exactly; those below come from a
-/// clock and are compared with one.
+/// Fences above this come from the last fence and are compared exactly; those below, with a clock.
 pub const ABOVE_ANY_CLOCK: u64 = 1 << 52;
 
 /// The claim window of all histories: so long that nothing expires unless a step expires it.
@@ -74,8 +72,7 @@ impl Dice {
     }
 }
 
-/// The keys of all histories. Their bytes are chosen to cause trouble; and each has a fence key of
-/// its own, as it has at a member of a quorum.
+/// The keys of all histories: troublesome bytes, and each with a fence key of its own at a member.
 pub fn keys() -> Vec<Key> {
     ["a:", "b{x}:c", "{:"].map(|name| Key::new(name).expect("a key")).to_vec()
 }
@@ -210,8 +207,7 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     let handed = [line.clone(), vec![goes(&one, 1)]].concat();
     let struck = [handed.clone(), vec![ends.clone(), Step::Ask(Request::Advance(vec![key]))]].concat();
     let last_goes = vec![goes(&one, LAST)];
-    // A waiter was handed one key and has been silent since; it asks for two keys, of which the
-    // other is held.
+    // A waiter was handed one key and is silent since; it asks for two, of which the other is held.
     let refused = |who: u128| {
         let attempt = of(&both, who).at_member(Holder::from_bits(who), proposal(7));
         let rejoin = Step::Ask(Request::Rejoin { attempt, not_after: None });
@@ -269,8 +265,7 @@ fn together(dice: &mut Dice) -> Vec<Step> {
     let writes = stands(&write, 1, &heard[0]);
     let end_all = |marker| Step::EndShares(key.clone(), None, marker);
     match dice.below(10) {
-        // The asking waiter is behind one that is handed the key on the way, and before one that is
-        // not.
+        // The asking waiter is behind one that is handed the key meanwhile, and before one that is not.
         9 => vec![
             writes,
             stands(&read, 2, &heard[0]),
@@ -280,8 +275,7 @@ fn together(dice: &mut Dice) -> Vec<Step> {
             stands(&read, 3, &heard[1]),
         ],
         0 => behind,
-        // The readers leave, and the writer has its turn; or the writer leaves, and those behind it
-        // are handed the key.
+        // The readers leave, and the writer has its turn; or the writer leaves, and others follow.
         1 => [behind, vec![goes(&write, 1), goes(&write, 2)]].concat(),
         // Another writer is behind them, and is notified once.
         2 => [behind, vec![stands(&write, 5, &heard[1]), goes(&write, 3)]].concat(),
@@ -348,8 +342,7 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
             Step::Crowd(request, count)
         }
         36 | 37 => {
-            // Also values that are nearly ours: another version, a cut id, capitals, something
-            // after the id.
+            // Also values that are nearly ours: another version, a cut id, capitals, a suffix.
             let value = dice.pick(&[
                 "x",
                 "",
@@ -418,8 +411,7 @@ fn waits(dice: &mut Dice, wall: Stamp) -> Request {
 
 pub const DAY: Duration = Duration::from_secs(86_400);
 
-/// Also a run that began to vouch recently, or at a later clock reading than now; another run; and
-/// a value that is not a run id.
+/// Also a run that began to vouch recently, or later than now; another run; and no run id.
 fn vouch(dice: &mut Dice, wall: Stamp) -> Step {
     let before = |back: Duration| Stamp::from_micros(wall.as_micros() - back.as_micros() as u64);
     let since = |stamp: Stamp| format!("{RUN} {}", stamp.as_micros());

@@ -52,8 +52,7 @@ impl Target {
         Self { hands_over: false, ..Self::of_your_own("quorum of memory", open) }
     }
 
-    /// An application's own store, which each process opens itself: the list of checks, for authors
-    /// of stores.
+    /// An application's own store, opened by each process: the checks for authors of stores.
     pub fn of_your_own(
         name: &str,
         open: impl Fn(Arc<dyn Runtime>) -> Arc<dyn Store> + Send + Sync + 'static,
@@ -141,8 +140,7 @@ impl Target {
         }
     }
 
-    /// A new server, to which each process already has a client of the fred crate that retries
-    /// failed commands.
+    /// A new server; each process has a client of the fred crate that retries failed commands.
     pub fn lent_by_fred(flavor: Flavor, version: RespVersion) -> Self {
         let server = Arc::new(Server::start(flavor));
         let mut config = Config::from_url(&server.url()).expect("a server's own URL");
@@ -215,8 +213,7 @@ impl Target {
         self.server.as_deref()
     }
 
-    /// True if the lock itself is handed to the first waiter, for a claim window, and not only the
-    /// message that it may ask.
+    /// True if a waiter is handed the lock itself for a claim window, not only told to ask.
     pub const fn hands_over(&self) -> bool {
         self.hands_over
     }

@@ -35,8 +35,7 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// An empty crowd. The crowd itself observes the store at the plan's URL, so no fault should be
-    /// in the way.
+    /// An empty crowd. It observes the store at the plan's URL, so no fault should be in the way.
     pub fn new(plan: Plan) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let connecting = plan.connect(Locks::builder().own_thread().ttl(plan.ttl));
@@ -72,15 +71,13 @@ impl Crowd {
         let (mut process, _) = self.workers.remove(&worker).expect("it is one of the crowd");
         self.writer.note(now(), worker, 0, EventKind::Killed);
         process.kill();
-        // The server's first answer comes after, or together with, its noticing that the dead
-        // worker's connection is closed. So it has noticed before the second answer, and hands
-        // nothing to the dead worker any more.
+        // The server notices the closed connection before, or with, its first answer. So before the
+        // second, it hands nothing to the dead worker any more.
         let _ = self.looks_at(Plan::KEY);
         self.note_if_it_had_the_lock(worker);
     }
 
-    /// Sends SIGSTOP. Not during a write to a file, which would block everybody: the file store has
-    /// a separate test for that.
+    /// Sends SIGSTOP, but not during a write to a file, which would block everybody.
     pub fn stop(&mut self, worker: u32) {
         let (process, _) = self.workers.get_mut(&worker).expect("it is one of the crowd");
         self.writer.note(now(), worker, 0, EventKind::Stopped);
@@ -127,8 +124,7 @@ impl Crowd {
         self.runtime.block_on(self.onlooker.inspect(key)).expect("the store answers")
     }
 
-    /// The longest time for which the machine gave this process no processor. Servers and workers
-    /// fare no better.
+    /// The longest time without a processor; servers and workers fare no better.
     pub fn longest_stall(&self) -> Duration {
         self.pulse.longest_stall()
     }
@@ -141,8 +137,7 @@ impl Crowd {
         ParsedHistory::of(&self.history())
     }
 
-    /// Waits until every task of every worker has had the lock since this time, for at most half a
-    /// minute. Returns how long that took.
+    /// Waits until all tasks had the lock since then, for half a minute at most; returns how long.
     #[track_caller]
     pub fn wait_until_all_were_served_since(&self, since: u64) -> Duration {
         self.wait_until_served_since(since, &self.alive(), Duration::from_secs(30))

@@ -1,5 +1,4 @@
-//! The history of a run: one line of a file for each action and belief of a worker, and for each
-//! fault.
+//! The history of a run: a line for each action and belief of a worker, and for each fault.
 
 use std::{
     fmt,
@@ -13,8 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::wish::Wish;
 
-/// Nanoseconds since the machine was booted: the clock that leases are counted by, which all
-/// processes share.
+/// Nanoseconds since boot: the clock of leases, which all processes share.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
@@ -175,8 +173,7 @@ impl FromStr for Entry {
     }
 }
 
-/// Writes a history. Each entry is passed to the kernel in one piece and at once, so that a killed
-/// process loses nothing.
+/// Writes a history. The kernel gets each entry at once and whole, so a killed process loses nothing.
 #[derive(Debug)]
 pub struct HistoryWriter {
     file: File,

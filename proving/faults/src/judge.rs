@@ -38,8 +38,7 @@ pub fn sound(parsed_history: &ParsedHistory) {
     sound_but_for(parsed_history, &[]);
 }
 
-/// The same, where a store forgot leases in these periods, whose holders relied on them until two
-/// seconds later.
+/// The same, but where a store forgot leases, their holders relied on them until two seconds later.
 #[track_caller]
 pub fn sound_but_for(parsed_history: &ParsedHistory, forgot: &[(u64, u64)]) {
     for (one, other) in parsed_history.two_at_once() {

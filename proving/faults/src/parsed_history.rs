@@ -24,8 +24,7 @@ pub struct RequestSpan {
     pub stands: Option<u64>,
     /// When it got a guard, and the fence.
     pub granted: Option<(u64, u64)>,
-    /// The end of the period in which the guard was considered valid: its own end, the request to
-    /// release it, or the kill of its process.
+    /// The end of the belief in the guard: its own end, its release, or its process's death.
     pub believed_until: u64,
     /// When the store had confirmed the mark of its job.
     pub done: Option<u64>,
@@ -36,8 +35,7 @@ pub struct RequestSpan {
     /// The time and text of the store's answer that it was not the holder, if it still considered
     /// itself the holder when it released, before the lease had ended.
     pub deceived: Option<(u64, String)>,
-    /// True if it no longer considered itself the holder when it released: it was notified, or its
-    /// lease had ended.
+    /// True if it released knowing that it was no holder any more: notified, or by its lease's end.
     pub knew: bool,
 }
 
@@ -85,8 +83,7 @@ pub struct ProcessFault {
     pub at: u64,
     /// When it continued; `None` if it was killed or not continued.
     pub until: Option<u64>,
-    /// When the store showed directly afterwards that it held the lock, if it did. It may have been
-    /// handed the lock after `at`, while it died.
+    /// When the store then showed that it held the lock; it may have been handed it while it died.
     pub had_it: Option<u64>,
 }
 
@@ -222,8 +219,7 @@ impl ParsedHistory {
         beliefs.windows(2).map(handover).collect()
     }
 
-    /// Pairs of requests of which the first knew that it was queued before the second asked, and
-    /// still waited while the second was served.
+    /// Pairs of requests of which the first was queued before the second asked, and served later.
     pub fn overtaken(&self) -> Vec<(&RequestSpan, &RequestSpan)> {
         let mut served: Vec<&RequestSpan> = self.spans.iter().filter(|span| span.granted.is_some()).collect();
         served.sort_by_key(|span| span.granted);
@@ -293,8 +289,7 @@ impl RequestSpan {
             EventKind::Renewed { until } => (self.believed_until, self.ends) = (*until, *until),
             EventKind::Done => self.done = Some(at),
             EventKind::LetsGo { held } => {
-                // A guard that is valid then is so whatever end was recorded, which may be out of
-                // date.
+                // A guard that is valid then is so, whatever end was recorded.
                 self.believed_until = if *held { at } else { self.believed_until.min(at) };
                 (self.over, self.knew) = (at, !held);
             }

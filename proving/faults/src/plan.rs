@@ -26,11 +26,9 @@ pub struct Plan {
     pub think: Duration,
     /// How long a request waits for stores that do not answer.
     pub outage_limit: Duration,
-    /// The percentage of requests that are dropped at some await, and of guards that are dropped
-    /// instead of released.
+    /// The percentage of requests dropped at some await, and of guards dropped, not released.
     pub dropped_percent: u32,
-    /// What each task wants, as [`Wish`](crate::wish::Wish) parses it; without wishes, all want
-    /// [`Plan::KEY`].
+    /// What each task wants, as [`Wish`](crate::wish::Wish); none: all want [`Plan::KEY`].
     pub wishes: Vec<String>,
 }
 
@@ -38,8 +36,7 @@ impl Plan {
     /// The key that all workers want.
     pub const KEY: &str = "the lock";
 
-    /// The longest TTL of a quorum: as short as possible, so that a member that forgot something
-    /// soon counts again.
+    /// The longest TTL of a quorum: short, so that a member that forgot something soon counts again.
     pub const MAX_TTL: Duration = Duration::from_secs(5);
 
     /// Ten tasks that hold for a millisecond and ask again at once; leases of two seconds.

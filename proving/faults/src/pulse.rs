@@ -1,5 +1,4 @@
-//! Measures how long the machine kept this process waiting for a processor: workers and servers
-//! suffer the same delays.
+//! Measures how long the machine gave this process no processor, and so workers and servers.
 
 use std::{
     sync::{

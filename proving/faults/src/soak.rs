@@ -31,8 +31,7 @@ use options::Options;
 use report::Report;
 use test_bed::NAMES;
 
-/// The longest turn of a topology. An hour's soak returns to each topology several times, each time
-/// with new servers.
+/// The longest turn of a topology; longer soaks return to each several times, with new servers.
 const LONGEST_TURN: Duration = Duration::from_secs(60);
 
 /// `EX_USAGE`.
@@ -83,8 +82,7 @@ fn one_turn(name: &str, seed: u64, end: Instant, options: &Options, report: &mut
         Ok(directory) => directory,
         Err(error) => return report.broke(name, printed, &error.to_string()),
     };
-    // A failure to control a server is a panic with a message; the other topologies still have
-    // their turns.
+    // A failure to control a server is a panic; the other topologies still have their turns.
     let ran =
         catch_unwind(AssertUnwindSafe(|| slice::run(name, seed, end, &options.faults, directory.path())));
     let clean = match ran {

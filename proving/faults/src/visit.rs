@@ -53,8 +53,7 @@ impl TaskHistory {
             sleep(nap).await;
             left -= nap;
             let longer = believed(guard);
-            // Values computed in different ways may differ by microseconds, and for a lease that
-            // has ended, the end is computed from now.
+            // Values may differ by microseconds; an ended lease's end is computed from now.
             if longer > until + 1_000_000 && guard.is_held() {
                 until = longer;
                 self.note(EventKind::Renewed { until });
@@ -87,8 +86,7 @@ pub(crate) fn chance(dice: &mut StdRng, percent: u32) -> bool {
     dice.random_range(0..100) < percent
 }
 
-/// Waits for an answer, but sometimes, as the plan says, drops the request at some await; `None` if
-/// there was no answer by then.
+/// Waits for an answer, but sometimes drops the request at some await, and is `None` then.
 pub(crate) async fn unless_dropped<T>(
     request: impl Future<Output = T>,
     plan: &Plan,

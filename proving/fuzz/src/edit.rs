@@ -1,5 +1,4 @@
-//! Changes to valid inputs: only a few at a time, because most random inputs are refused at their
-//! first byte.
+//! Changes to valid inputs: few at a time, because most random inputs fail at their first byte.
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 
@@ -88,8 +87,7 @@ pub fn text_near(corpus: &'static [&'static str]) -> impl Strategy<Value = Strin
     changed(corpus).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A list of words close to one of the corpus: some words come from another list, some are missing,
-/// some are changed.
+/// Words close to a list of the corpus: some from another list, some missing, some changed.
 pub fn words_near(corpus: &'static [&'static [&'static str]]) -> impl Strategy<Value = Vec<Vec<u8>>> + Clone {
     let all: Vec<&[u8]> = corpus.iter().flat_map(|line| line.iter().map(|word| word.as_bytes())).collect();
     let word = changed(all);

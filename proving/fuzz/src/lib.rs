@@ -33,8 +33,7 @@ const SECONDS: &str = "LEASEHOLD_FUZZ_SECONDS";
 /// The environment variable with a seed: only its round is run.
 const SEED: &str = "LEASEHOLD_FUZZ_SEED";
 
-/// `Ok` if an input breaks nothing; otherwise a description of what it breaks. A panic counts as
-/// breaking, too.
+/// `Ok`, or a description of what an input breaks; a panic counts as breaking, too.
 pub type Verdict = Result<(), String>;
 
 /// Searches this many inputs for one that breaks something.

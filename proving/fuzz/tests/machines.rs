@@ -120,9 +120,8 @@ fn at_acquire() -> impl Strategy<Value = AtAcquire> {
     ]
 }
 
-/// A lease never lasts longer than its TTL from when its request was sent, or from the start that
-/// the store reported; a finished acquisition stays finished; and the driver is never told to wait
-/// for a time that has passed.
+/// A lease lasts at most a TTL from its request, or from the start that the store reported; a finished
+/// acquisition stays so; and the driver never waits for the past.
 #[test]
 fn an_acquisition_ignores_unrequested_answers() {
     let events = vec((at_acquire(), leap()), 1..60);
@@ -206,8 +205,7 @@ fn renewal() -> impl Strategy<Value = Renewal> {
     prop_oneof![Just(Renewal::Automatic), Just(Renewal::Off), foreign_time().prop_map(Renewal::AtMost),]
 }
 
-/// A lease ends no later than one TTL after the latest sending that was answered; a lost lease
-/// never comes back.
+/// A lease ends at most a TTL after the latest answered sending; a lost one never comes back.
 #[test]
 fn a_lease_is_kept_by_answers_alone() {
     let events = vec((at_renewal(), leap()), 1..60);
@@ -287,8 +285,7 @@ fn at_round() -> impl Strategy<Value = AtRound> {
     ]
 }
 
-/// A granted fence was answered by exactly a majority, and no member answered a greater one;
-/// members that do not exist change nothing.
+/// A granted fence is the greatest answer of exactly a majority; unknown members change nothing.
 #[test]
 fn a_round_grants_only_what_a_majority_answered() {
     let events = vec((at_round(), leap()), 1..80);
@@ -374,8 +371,7 @@ fn waiter_event() -> impl Strategy<Value = WaiterEvent> {
     ]
 }
 
-/// A push may get lost. So whatever a store answers and pushes, at least one of this process's
-/// waiters in a queue asks again within the time in which a lost push must be noticed.
+/// A push may get lost: whatever happens, one of this process's waiters in a queue asks again in time.
 #[test]
 fn a_waiter_of_each_queue_asks_again_in_time_whatever_was_pushed() {
     const WHO: u128 = 4;
@@ -385,8 +381,7 @@ fn a_waiter_of_each_queue_asks_again_in_time_whatever_was_pushed() {
         let attempt =
             |who: u128| Attempt::new(Claim::exclusive(key()), Holder::from_bits(who + 1), None, Ttl::DEFAULT);
         let mut now = Instant::from_nanos(1_000_000_000);
-        // The waiters that have asked and have no answer yet; and those that consider themselves
-        // queued.
+        // The waiters that have no answer yet, and those that consider themselves queued.
         let (mut asking, mut stands) = ([false; WHO as usize], [false; WHO as usize]);
         for (who, event, later) in events {
             now = now + Duration::from_nanos(later);
@@ -430,8 +425,7 @@ fn a_waiter_of_each_queue_asks_again_in_time_whatever_was_pushed() {
     });
 }
 
-/// If any waiter is queued, one of them is asking or will ask soon. Waiters that are told to ask do
-/// so.
+/// If any waiter is queued, one asks now or soon. Waiters that are told to ask do so.
 fn is_asked_for(waiting: &WaiterRegistry, asking: &mut [bool], stands: &mut [bool], now: Instant) -> Verdict {
     let mut next = None;
     for who in 0..stands.len() {

@@ -40,8 +40,7 @@ const URLS: [&str; 27] = [
     "",
 ];
 
-/// The URL without everything that could be a password: the part after the first colon of a login,
-/// and the parameter of that name.
+/// The URL without possible passwords: after a login's first colon, and the parameter of that name.
 fn without_passwords(url: &str) -> String {
     // URL parsers ignore these characters.
     let url = url.replace(['\n', '\r', '\t'], "");

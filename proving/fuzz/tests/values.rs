@@ -1,5 +1,4 @@
-//! Values that others may have left at our keys, published to our channels, or sent instead of a
-//! server.
+//! Values that others left at our keys, published to us, or sent instead of a server.
 
 use std::time::Duration;
 
@@ -89,8 +88,7 @@ fn a_push_that_is_read_says_what_was_published() {
     });
 }
 
-/// Answers that a server, or a proxy in front of it, may give: mostly a code and then fields of
-/// known kinds, but also others.
+/// Answers that a server or proxy may give: mostly a code and fields of known kinds.
 fn answers() -> impl Strategy<Value = Value> {
     let bytes = prop_oneof![
         4 => bytes_near(&VALUES),

@@ -104,8 +104,7 @@ impl Driver {
         self.answer()
     }
 
-    /// Acquires the lock, checks with the witness file that nobody else holds it meanwhile, and
-    /// releases it.
+    /// Acquires and releases the lock; the witness file shows that nobody else holds it meanwhile.
     #[track_caller]
     pub fn visit(
         &mut self,
@@ -139,8 +138,7 @@ impl Driver {
         }
     }
 
-    /// Closes its standard input, as the end of this process would, and returns whether it exited
-    /// within the limit.
+    /// Closes its standard input, as our end would; returns whether it exited within the limit.
     pub fn hang_up(&mut self, limit: Duration) -> bool {
         self.requests = None;
         // Its standard output closes when it exits.

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// A period in which a process considered itself the holder: from when it had the answer until just
-/// before it requested the release.
+/// From when a process had the answer until just before it requested the release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belief {
     pub who: String,

@@ -33,8 +33,7 @@ impl Language {
         Self::fetched_into().join(self.name())
     }
 
-    /// The directory of all downloaded libraries: `target/peers` of this workspace, whatever
-    /// `CARGO_TARGET_DIR` says.
+    /// The directory of downloaded libraries: this workspace's `target/peers` in any case.
     pub fn fetched_into() -> PathBuf {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         workspace.expect("this crate lies two levels down").join("target/peers")
@@ -50,8 +49,7 @@ impl Language {
         names.iter().map(|name| place.join(name)).collect()
     }
 
-    /// The programs for downloading and running that this machine lacks, or has in too old a
-    /// version.
+    /// The programs that this machine lacks, or has in too old a version.
     pub fn lacking(self) -> Vec<&'static str> {
         let wanted: &[(&str, &[&str])] = match self {
             Self::Node => &[
@@ -92,8 +90,7 @@ impl Language {
         self.home().join("stamp")
     }
 
-    /// True if all libraries of the manifests are installed. The interpreter that they were
-    /// installed for is not checked: that takes longer than most tests.
+    /// True if the manifests' libraries are installed. Checking their interpreter, too, takes long.
     pub fn has_libraries(self) -> bool {
         let stamp = fs::read_to_string(self.stamp_file()).unwrap_or_default();
         let there = stamp.split_once('\n').map(|(_, manifests)| manifests);

@@ -62,8 +62,7 @@ impl Peer {
         }
     }
 
-    /// The key on the server of a lock that is called `name` in this library. A mixed fleet passes
-    /// this key to Leasehold.
+    /// The key of a lock called `name` in this library, which a mixed fleet passes to Leasehold.
     pub fn key(self, name: &str) -> String {
         format!("{}{name}", self.prefix())
     }

@@ -69,8 +69,7 @@ async fn a_write_with_a_fence_is_refused_behind_a_greater_one() {
 /// The environment variable by which the test program runs itself again as the manual's program.
 const AS_PAYER: &str = "LEASEHOLD_TEST_AS_PAYER";
 
-/// Follows the first page of the manual from an empty database: creates the table, pays the
-/// invoice, and sees a late write refused.
+/// The manual's first page, from an empty database: pays the invoice, and sees a late write refused.
 #[test]
 fn the_first_program_of_the_manual_does_what_the_manual_says_of_it() {
     if env::var_os(AS_PAYER).is_some() {
@@ -112,8 +111,7 @@ fn the_first_program_of_the_manual_does_what_the_manual_says_of_it() {
     runtime.block_on(async { assert_eq!(paid(&connect(&server).await).await, 20) });
 }
 
-/// A greater fence waits for a transaction with a smaller one. After that, the smaller one is
-/// refused: there is no gap between check and write.
+/// A greater fence waits for a transaction with a smaller one, which is refused after that.
 #[tokio::test]
 async fn a_process_in_a_transaction_blocks_the_next_and_nobody_slips_in_between() {
     let server = Postgres::start();

@@ -33,8 +33,7 @@ pub trait World: Clone {
     /// reachable from each state by [fair](Self::is_fair) steps.
     fn is_settled(&self) -> bool;
 
-    /// Returns true if the step happens sooner or later without being forced. Faults and changes of
-    /// mind are not fair: no client may depend on them.
+    /// Returns true if the step happens sooner or later. Faults and changes of mind are not fair.
     fn is_fair(_step: &Self::Step) -> bool {
         true
     }

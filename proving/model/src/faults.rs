@@ -1,7 +1,6 @@
 //! How often each fault may happen in a world.
 
-/// Makes the counts of faults, and for each a method of `Scope` that sets it in what `Scope::left_mut`
-/// returns.
+/// Makes the counts of faults, and a method of `Scope` for each that sets it in `Scope::left_mut`.
 macro_rules! faults {
     ($($(#[$doc:meta])* $fault:ident,)*) => {
         /// How often each fault may still happen.

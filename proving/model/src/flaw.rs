@@ -33,8 +33,7 @@ pub enum Flaw {
 
     /// A renewal forgets that somebody waits for the lease.
     RenewalDropsTheMark,
-    /// A hand-over forgets that somebody waits for the lease, and every holder may release by
-    /// value.
+    /// A hand-over forgets that somebody waits, and every holder may release by value.
     HandOverDropsTheMark,
     /// The value of another program's lock is marked as if it were ours.
     MarksAStranger,
@@ -50,13 +49,11 @@ pub enum Flaw {
     CountsTheTtlAtOnce,
     /// A pushed grant is counted from the time at which the push was read.
     CountsFromThePush,
-    /// A pushed grant is counted from a time of the server's clock, by the known difference of the
-    /// clocks.
+    /// A pushed grant is counted from the server's clock, by the known difference of the clocks.
     CountsByTheServersClock,
     /// A waiter that reads a push after its end releases, and starts over.
     ReleasesALatePush,
-    /// All requests of a waiter have the same nonce, so an earlier grant passes for the answer to
-    /// the last request.
+    /// All requests of a waiter have one nonce: an earlier grant passes for the last's answer.
     OneSecretForAllAsks,
     /// A waiter that asks again does not send its ticket.
     ForgetsTheTicket,
@@ -77,8 +74,7 @@ pub enum Flaw {
     WriterIgnoresReaders,
     /// Permits are not added up.
     PermitsUncounted,
-    /// A reader's share outlives the deletion of the marker, and counts again once the next reader
-    /// sets a marker.
+    /// A reader's share outlives the marker's deletion, and counts again with the next marker.
     SharesOutliveTheMarker,
     /// A break ends the present lease, whatever its fence.
     BreaksWhatIsThere,

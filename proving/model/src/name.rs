@@ -17,8 +17,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use leasehold_core::{Fence, Instant, Stamp};
 
-/// The times at which the clocks begin: the lease clock of the processes in ns, that of the stores
-/// in µs, and the wall clock of both in µs.
+/// When the clocks begin: processes' lease clocks in ns, the stores' in µs, both wall clocks in µs.
 const LEASE_CLOCK: u64 = 1 << 60;
 const STORE_CLOCK: u64 = 1 << 45;
 const WALL_CLOCK: u64 = 1 << 50;
@@ -78,8 +77,7 @@ pub(crate) struct Horizon {
     pub(crate) stamps: u32,
     /// Fences are also compared with the times this far before and after now.
     pub(crate) margin: Duration,
-    /// The largest distance at which two tickets or fences are distinguished by more than their
-    /// order.
+    /// The largest distance at which tickets or fences are distinguished by more than order.
     pub(crate) apart: u64,
 }
 
@@ -184,8 +182,7 @@ impl Reading {
         }
     }
 
-    /// Adds the word to a name: one byte for most words; for any other a byte that no such word has,
-    /// the kind, and the value.
+    /// Adds the word to a name: one byte for most words; else an unused byte, the kind and the value.
     fn tell(&self, word: u64, name: &mut Vec<u8>) {
         if let Ok(byte) = u8::try_from(word)
             && byte < u8::MAX

@@ -524,8 +524,7 @@ impl World for Quorum {
 }
 
 impl Quorum {
-    /// Gives up and releases what no member has and no call can bring, at once: it makes no
-    /// difference when that happens.
+    /// Gives up and releases at once what no member has and no call can bring.
     fn does_what_changes_nothing(&mut self) {
         if self.fixed.has(Flaw::OneIdForAllRounds) {
             return;

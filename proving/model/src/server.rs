@@ -88,8 +88,7 @@ impl Server {
         self.kept = Shares::default();
     }
 
-    /// Deletes the key if its value says that nobody waits for this holder, as a server does for a
-    /// release by value. Returns true if it did.
+    /// Deletes the key if its value says that nobody waits for this holder. Returns true if it did.
     pub(crate) fn delete_if_equal(&mut self, key: &Key, of: Holder, now: Now) -> bool {
         let is_equal = |lock: &Lock| matches!(lock.content, Content::Lease { holder, awaited: false, .. } if holder == of);
         let is_there = self.records.lock(key, now.stamp()).is_some_and(is_equal);

@@ -199,8 +199,7 @@ impl Store {
         steps.extend(offers.into_iter().filter(|(can, _)| *can).map(|(_, step)| step));
     }
 
-    /// Returns true if time may pass: no message has been in flight for the longest permitted time,
-    /// because a call without an answer within its limit drops its connection.
+    /// Returns true if time may pass: nothing has been in flight for the longest permitted time.
     fn may_be_slow(&self) -> bool {
         let oldest = self.now.instant() - self.fixed.tick * self.fixed.delay;
         let is_late = |it: &Rc<Process>| it.has_been_under_way_since(oldest);

@@ -16,8 +16,7 @@ const AGREES_WITHIN: Duration = Duration::from_secs(30);
 /// A handshake takes a tenth of a second.
 const MEETS_AGAIN: Duration = Duration::from_secs(3);
 
-/// The time in milliseconds after which a silent master counts as dead. Its replica takes over soon
-/// after.
+/// After how many ms a silent master counts as dead. Its replica takes over soon after.
 const NODE_TIMEOUT: &str = "2000";
 
 /// Masters that share the slots evenly, optionally with replicas.
@@ -208,8 +207,7 @@ impl Cluster {
                     && [0, SLOTS - 1].iter().all(|slot| owned_by(server, *slot).is_some())
             })
         });
-        // Not earlier: with a shorter timeout, nodes that meet on a busy machine consider each
-        // other dead.
+        // A shorter timeout lets nodes that meet on a busy machine consider each other dead.
         for server in &self.servers {
             ok(server, &["CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT]);
         }
@@ -235,8 +233,7 @@ fn info(server: &Server, field: &str) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-/// The configuration epoch of the node with this ID, as `server` knows it; `None` also if `server`
-/// does not answer.
+/// The epoch of the node with this ID, as `server` knows it; `None` also without an answer.
 fn epoch_of(id: &str, server: &Server) -> Option<u64> {
     let nodes = server.connect().and_then(|mut connection| connection.text(&["CLUSTER", "NODES"])).ok()?;
     let line = nodes.as_text()?.lines().find(|line| line.starts_with(id))?;

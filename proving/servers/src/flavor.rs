@@ -58,8 +58,7 @@ impl Flavor {
         Self::fetched_into().join(self.name()).join(self.program())
     }
 
-    /// The directory of all downloaded servers: `target/servers` of this workspace, whatever
-    /// `CARGO_TARGET_DIR` says.
+    /// The directory of downloaded servers: this workspace's `target/servers` in any case.
     pub fn fetched_into() -> PathBuf {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         workspace.expect("this crate lies two levels down").join("target/servers")

@@ -50,8 +50,7 @@ pub(crate) fn run(
             let taken = log.contains("Address already in use");
             return Err(if taken { NotReady::PortTaken } else { NotReady::Ended(status.to_string()) });
         }
-        // An answer alone is not enough: another process that won a race for the port would give
-        // one, too. The log is this server's.
+        // An answer may be another process's that won a race for the port. The log is this server's.
         let sign = if setup.sentinel { "Sentinel ID is" } else { "eady to accept connections" };
         if log.contains(sign) && answers(setup, directory, port) {
             return Ok(process);
@@ -63,8 +62,7 @@ pub(crate) fn run(
     }
 }
 
-/// True if a PING is answered. An error is an answer, too, from a server whose default user is off,
-/// unless the server is still loading.
+/// True if a PING is answered, also by an error, unless the server is still loading.
 fn answers(setup: &Setup, directory: &Path, port: u16) -> bool {
     let pong = connect(setup, directory, port).and_then(|mut connection| connection.text(&["PING"]));
     match pong {

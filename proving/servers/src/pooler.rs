@@ -15,8 +15,7 @@ use crate::launch::READY_WITHIN;
 use crate::postgres::{as_nobody, give_to_nobody, unused_port};
 use crate::{Flavor, Postgres, Process};
 
-/// A running PgBouncer, which gives each transaction or statement any of a few sessions. It ends when
-/// this is dropped.
+/// A PgBouncer, which gives each transaction or statement any session; it ends when dropped.
 #[derive(Debug)]
 pub struct Pooler {
     port: u16,

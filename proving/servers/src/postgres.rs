@@ -54,8 +54,7 @@ pub struct Wheel {
     pub version: u32,
     /// The package, as pip's requirement.
     pub requirement: &'static str,
-    /// The directory of PostgreSQL in the package. Its libraries are elsewhere, and the programs
-    /// find them relative to it.
+    /// PostgreSQL's directory in the package. The programs find their libraries relative to it.
     programs: &'static str,
 }
 
@@ -122,8 +121,7 @@ impl Postgres {
         self.directory.path()
     }
 
-    /// The directory of the programs that the tests use: the version that `LEASEHOLD_TEST_POSTGRES`
-    /// names, or the oldest one installed.
+    /// The directory of the programs: of `LEASEHOLD_TEST_POSTGRES`, or of the oldest version.
     #[track_caller]
     pub fn programs() -> Option<PathBuf> {
         let Ok(version) = env::var(VERSION) else { return Self::all_programs().into_values().next() };
@@ -153,8 +151,7 @@ impl Postgres {
         env::var(VERSION).is_ok_and(|named| named == version.to_string())
     }
 
-    /// Sends SIGKILL to all its processes. After the death of the first one alone, the others would
-    /// still serve for a moment.
+    /// Kills all its processes with SIGKILL: after the first alone, the others serve for a moment.
     pub fn kill_9(&self) {
         self.signal_all(Signal::KILL);
         self.process().take();
@@ -260,8 +257,7 @@ impl Postgres {
 }
 
 impl Drop for Postgres {
-    /// An immediate shutdown, which frees the server's kernel resources; a killed server leaves
-    /// them behind.
+    /// An immediate shutdown frees kernel resources, which a killed server leaves behind.
     fn drop(&mut self) {
         // A process that is stopped would remain.
         self.cont();

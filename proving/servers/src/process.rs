@@ -76,8 +76,7 @@ impl Process {
         }
     }
 
-    /// Sends SIGSTOP, and returns once the process has stopped, so that it answers nothing
-    /// afterwards.
+    /// Sends SIGSTOP, and returns once the process has stopped.
     pub fn stop(&mut self) -> io::Result<()> {
         self.signal(Signal::STOP)?;
         // NOWAIT leaves reaping to the standard library, which owns the child.

@@ -16,8 +16,7 @@ use rustix::{
 
 use crate::Server;
 
-/// A server on this machine accepts at once unless its backlog is full; then the client is
-/// disconnected instead of kept waiting.
+/// A server accepts at once unless its backlog is full; then the client is disconnected.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A proxy between a client and a server, which disturbs the connection on request. Dropping it
@@ -111,8 +110,7 @@ impl Proxy {
         self.gate.cut_all();
     }
 
-    /// The number of connections on which the client's bytes were the last to pass, so that an
-    /// answer is pending.
+    /// The number of connections whose last bytes were the client's: an answer is pending.
     pub fn unanswered(&self) -> usize {
         self.gate.state().links.values().filter(|link| link.unanswered).count()
     }
@@ -196,8 +194,7 @@ impl Gate {
         }
         while !bytes.is_empty() {
             let Some(mut open) = self.open_for(link, towards) else { return false };
-            // The lock is held, so the gate cannot be shut between the check and the write; so the
-            // write must not block.
+            // The lock keeps the gate open between check and write, so the write must not block.
             match send(to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(sent) => {
                     bytes = &bytes[sent..];
@@ -227,8 +224,7 @@ impl Gate {
         Some(link)
     }
 
-    /// Adds the server's socket, so that it is cut, too; false if the connection has been cut
-    /// already.
+    /// Adds the server's socket, to be cut, too; false if the connection is cut already.
     fn join(&self, link: u64, server: Arc<TcpStream>) -> bool {
         match self.state().links.get_mut(&link) {
             Some(link) => {

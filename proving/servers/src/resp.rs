@@ -1,5 +1,4 @@
-//! A minimal Redis client, with which a test inspects a server independently of the code under
-//! test.
+//! A minimal Redis client: a test inspects a server independently of the code under test.
 
 use std::{
     fmt,

@@ -50,8 +50,7 @@ impl Server {
 
     #[track_caller]
     pub(crate) fn launch(setup: Setup) -> Self {
-        // No closures around the panics here and below: they would show this file instead of the
-        // test's line.
+        // No closures around these panics: they would show this file instead of the test's line.
         let program = match setup.flavor.find() {
             Ok(program) => program,
             Err(not_found) => panic!("{not_found}"),
@@ -121,8 +120,7 @@ impl Server {
         *process = loop {
             match run(&self.setup, &self.program, self.directory.path(), self.port, deadline) {
                 Ok(process) => break process,
-                // Another process's outgoing connection may have been given this port; it will not
-                // last.
+                // Another outgoing connection may have been given this port for a while.
                 Err(NotReady::PortTaken) if Instant::now() < deadline => {
                     thread::sleep(Duration::from_millis(20));
                 }
@@ -131,8 +129,7 @@ impl Server {
         };
     }
 
-    /// Sends SIGSTOP: connections stay open, and nothing is answered. Returns when the process has
-    /// stopped.
+    /// Sends SIGSTOP, and returns when the process has stopped: connections stay open and silent.
     #[track_caller]
     pub fn stop(&self) {
         if let Err(error) = self.process().stop() {
@@ -148,8 +145,7 @@ impl Server {
         }
     }
 
-    /// A direct connection for a test's own commands, past any proxy, authenticated if there is a
-    /// password.
+    /// A direct connection past any proxy, authenticated if there is a password.
     pub fn connect(&self) -> io::Result<Connection> {
         connect(&self.setup, self.directory.path(), self.port)
     }

@@ -32,8 +32,7 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The private key of that certificate.
     pub key: PathBuf,
-    /// The authority of client certificates. With it, a client must present a certificate; without
-    /// it, none is requested.
+    /// The authority of client certificates, which a client must present if there is one.
     pub client_authority: Option<PathBuf>,
 }
 
@@ -115,8 +114,7 @@ impl Setup {
         self
     }
 
-    /// Makes it a sentinel, which uses the same program; it also needs settings that say what it
-    /// watches.
+    /// Makes it a sentinel: the same program with settings that say what it watches.
     pub(crate) fn sentinel(mut self) -> Self {
         self.sentinel = true;
         self

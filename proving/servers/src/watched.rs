@@ -10,8 +10,7 @@ use crate::{Flavor, Reply, Server, Setup, launch::READY_WITHIN};
 /// The name of the master.
 const MASTER: &str = "locks";
 
-/// Two servers, one of which is the master, and three sentinels. A master that is silent for half a
-/// second is replaced after about two.
+/// Two servers and three sentinels. A master that is silent for half a second is soon replaced.
 #[derive(Debug)]
 pub struct Watched {
     /// The first server is the master at the start.
@@ -28,8 +27,7 @@ impl Watched {
         Self::with(Server::setup(flavor), Server::setup(flavor))
     }
 
-    /// The same, with settings for each server and each sentinel. Either all of them use TLS or
-    /// none.
+    /// The same, with settings for each server and sentinel, all with TLS or none.
     #[track_caller]
     pub fn with(server: Setup, sentinel: Setup) -> Self {
         let login = server.password.clone();
@@ -62,8 +60,7 @@ impl Watched {
         watched
     }
 
-    /// `redis+sentinel://127.0.0.1:PORT,…/locks`, or `rediss+sentinel:` with TLS. Contains no
-    /// password.
+    /// `redis+sentinel://127.0.0.1:PORT,…/locks`, or `rediss+sentinel:` with TLS; no password.
     pub fn url(&self) -> String {
         let scheme = if self.servers[0].url().starts_with("rediss") { "rediss" } else { "redis" };
         let hosts: Vec<_> = self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port())).collect();
@@ -91,8 +88,7 @@ impl Watched {
         }
     }
 
-    /// Requests a failover once. The sentinels refuse while one is under way, and may abandon one
-    /// that they have begun.
+    /// Requests a failover once; the sentinels may refuse or abandon it.
     pub fn try_fail_over(&self) -> Result<(), String> {
         match self.sentinels[0].text(&["SENTINEL", "FAILOVER", MASTER]) {
             Reply::Error(why) => Err(why),

@@ -42,8 +42,7 @@ impl World {
         }
     }
 
-    /// Ends a process's connections to a node. If `politely`, they are closed soon; otherwise the
-    /// node considers them alive for seconds.
+    /// Ends a process's connections to a node: soon if `politely`; else it sees them for seconds.
     pub(crate) fn abandons(&self, process: usize, node: usize, politely: bool) {
         let mut network = self.network();
         let Network { connections, dice, .. } = &mut *network;

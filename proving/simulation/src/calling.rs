@@ -1,5 +1,4 @@
-//! The connection to a node that all parts of a process share: opened when needed, read in order,
-//! and dropped once a call on it fails.
+//! A process's shared connection to a node: opened when needed, dropped when a call on it fails.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,8 +17,7 @@ use crate::{FaultKind, Flaw, Report, run};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Campaign {
-    /// The report of each seed, in the order of the seeds and without traces. The last one is the
-    /// first that failed.
+    /// The seeds' reports in order, without traces. The last one is the first that failed.
     pub reports: Vec<Report>,
 }
 
@@ -32,8 +31,7 @@ impl Campaign {
         let work = || {
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
-                // All seeds below the first failure are run, so every campaign reports the same
-                // one.
+                // All seeds below the first failure are run, so every campaign finds the same.
                 if seed >= end.load(Ordering::Relaxed) {
                     return;
                 }

@@ -1,5 +1,4 @@
-//! The actions of a process: it acquires locks, works under them and releases them, with settings
-//! that the dice choose.
+//! A process's actions: it acquires, works under and releases locks as the dice choose.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,8 +69,7 @@ impl Worker {
             1 => dice.millis(200..1_500),
             _ => dice.millis(1..150),
         };
-        // If the work takes longer than a ttl, renewal is mostly off, so that many leases end while
-        // in use: this is where a lease's end matters.
+        // For long work, renewal is mostly off, so that many leases end while in use.
         let renewal = match dice.one_of(5) {
             0 => Renewal::Off,
             1 | 2 if hold > self.plan.ttl => Renewal::Off,

@@ -25,8 +25,7 @@ impl Connection {
         Some(ConnectionId(self.number))
     }
 
-    /// A lower bound for the time of everything that is read from now on: it was sent after this
-    /// reading.
+    /// A lower bound for the time of all that is read from now on.
     pub(crate) fn since(&self) -> Reading {
         *locked(&self.reading)
     }

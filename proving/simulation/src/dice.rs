@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// `SplitMix64` (Steele, Lea, Flood 2014). The same seed repeats the numbers; neighbouring seeds
-/// have unrelated ones.
+/// `SplitMix64` (Steele, Lea, Flood 2014): repeatable, and unrelated for neighbouring seeds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dice(u64);
 

@@ -16,8 +16,7 @@ use crate::dice::Dice;
 
 type Event = Box<dyn FnOnce() + Send>;
 
-/// The time of an event, and a number: of two events at the same time, the one that was scheduled
-/// first happens first.
+/// The time of an event, and its number: at the same time, the first scheduled happens first.
 pub(crate) type Moment = (u64, u64);
 
 /// A process, whose tasks do not run while it is paused.

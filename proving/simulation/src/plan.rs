@@ -97,11 +97,9 @@ pub(crate) struct Plan {
     pub(crate) keys: usize,
     pub(crate) ttl: Duration,
     pub(crate) max_ttl: Duration,
-    /// The lease clocks of processes run slow, far more than disciplined clocks do, and holders
-    /// allow for it.
+    /// Processes' lease clocks run slow, far more than real ones, and holders allow for it.
     pub(crate) slow_clocks: bool,
-    /// The largest offset of a wall clock from the world's time, in nanoseconds in either
-    /// direction.
+    /// The largest offset of a wall clock from the world's time, in ns either way.
     pub(crate) walls_apart: u64,
     pub(crate) planned_faults: Vec<PlannedFault>,
     /// The time at which all faults are over.

@@ -79,8 +79,7 @@ pub fn run(seed: u64, flaw: Option<Flaw>, traced: bool) -> Report {
 
 fn build(plan: &Plan, dice: &mut Dice, flaw: Option<Flaw>, traced: bool) -> Arc<World> {
     let executor = Arc::new(Executor::new(dice.fork()));
-    // Both clocks of a lease may be off by as much as the kernel permits, so they may differ by the
-    // largest allowed amount.
+    // Both clocks may be off by as much as the kernel permits, and so differ by the largest amount.
     let fast = |dice: &mut Dice| [-499, -499, 0, 499, 499][dice.one_of(5)];
     let apart = |dice: &mut Dice, most: u64| dice.within(0..2 * most).cast_signed() - most.cast_signed();
     let machine = |number| {
@@ -193,8 +192,7 @@ impl Run {
             return self.fail("a process could not close its locks".into());
         }
         drop(processes);
-        // By then every lease and every not-after has passed. A waiter that died disappears with
-        // its queue.
+        // By then all leases and not-afters have passed, and a dead waiter's queue is gone.
         let gone = self.world.executor.now();
         let last = self.plan.max_ttl.max(WaitQueue::KEPT_FOR) + Duration::from_secs(2);
         let last = gone + u64::try_from(last.as_nanos()).unwrap_or(0);

@@ -34,11 +34,9 @@ pub(crate) struct NodeStore {
     pub(crate) connection: Mutex<ConnectionState>,
     unsettled: InDoubtGrants,
     pub(crate) waiting: WaiterRegistry,
-    /// Holders that were granted something here. Only a flawed store needs them, which releases
-    /// nowhere else.
+    /// Holders that were granted something here, for a flaw that releases nowhere else.
     granted: Mutex<Vec<Holder>>,
-    /// Holders with a call in flight. If such a call brings a grant after a release, the caller
-    /// undoes it.
+    /// Holders with a call in flight, whose caller undoes a grant that it brings after a release.
     calling: Mutex<Vec<Holder>>,
 }
 
@@ -59,8 +57,7 @@ impl NodeStore {
         })
     }
 
-    /// The limit of a call: a quarter of the ttl, at most `CALL`, and at least what a slow network
-    /// needs.
+    /// The limit of a call: a quarter of the ttl, between what a slow network needs and `CALL`.
     fn limit(ttl: Ttl) -> Duration {
         CALL.min((ttl.duration() / 4).max(Duration::from_millis(50)))
     }
@@ -73,8 +70,7 @@ impl NodeStore {
         Fault::passing(&self.name, reason)
     }
 
-    /// The not-after of a request that is sent now, and the instant from which it is certainly
-    /// past.
+    /// The not-after of a request sent now, and the instant when it is surely past.
     fn not_after(&self, connection: &Connection, limit: Duration) -> (Stamp, Instant) {
         let reading = connection.since();
         let not_after = reading.latest(self.machine.now()) + limit;
@@ -168,8 +164,7 @@ impl NodeStore {
         Ok(held.collect())
     }
 
-    /// Releases what the attempt holds now. If a grant of it may still be in flight, returns when
-    /// to release again.
+    /// Releases what the attempt holds, and returns when to release again if a grant is in flight.
     async fn take_back(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         self.waiting.leave(attempt.holder, self.machine.now());
         let was_granted = || locked(&self.granted).contains(&attempt.holder);
@@ -197,8 +192,7 @@ impl NodeStore {
         locked(&self.calling).contains(&holder)
     }
 
-    /// Releases again in the background, so that no caller waits for a grant that may still be in
-    /// flight.
+    /// Releases again in the background, so that no caller waits for a grant in flight.
     fn releases_again(&self, attempt: Attempt, settles_at: Instant) {
         let Some(this) = self.this.upgrade().filter(|_| !self.has(Flaw::LateGrantsNotUndone)) else { return };
         self.machine.spawn(Box::pin(async move {

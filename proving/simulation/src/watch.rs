@@ -283,8 +283,7 @@ impl Watch {
     }
 
     pub(crate) fn node_clock_is_set(&mut self, now: u64, by: i64) {
-        // If the clock is set forward, leases end early, and so does the time for which a node
-        // abstains.
+        // If it is set forward, leases and the time of abstaining end early.
         self.excuse_exclusion(now);
         self.set_back += u64::try_from(-by).unwrap_or(0);
         // The same holds if it is set forward: then the clocks of the others are behind.

@@ -67,8 +67,7 @@ impl World {
         self.watch().faults.insert(kind);
     }
 
-    /// Notes that a store considers an attempt finished at a node: nothing of it is left, and
-    /// nothing can appear.
+    /// Notes that a store calls an attempt finished at a node: nothing can be left or appear.
     pub(crate) fn given_up(&self, process: usize, node: usize, holder: Holder) {
         let now = self.executor.now();
         let network = self.network();

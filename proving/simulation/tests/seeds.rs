@@ -1,12 +1,10 @@
-//! Every promise holds in simulated worlds: in many every day, and in four times as many before a
-//! release.
+//! Every promise holds in simulated worlds: in many every day, in four times as many before a release.
 
 use std::ops::Range;
 
 use simulation::{Campaign, run};
 
-/// Five times as many as each flaw but one needs to be found, and enough for every kind of fault.
-/// They take twenty seconds on two processors.
+/// Five times what most flaws need to be found; twenty seconds on two processors.
 const EVERYDAY: u64 = 2500;
 const ALL: u64 = 10_000;
 

@@ -4,8 +4,7 @@ use competitor::{AnyError, Competitor, Visit};
 use sqlx::PgPool;
 use sqlx::postgres::PgAdvisoryLock;
 
-/// sqlx's advisory lock, on a pool with its defaults: a waiter keeps a connection, and the server
-/// answers when the lock is free.
+/// sqlx's advisory lock with a default pool: a waiter keeps a connection until the lock is free.
 #[derive(Clone)]
 pub(crate) struct Sqlx(PgPool);
 

@@ -27,13 +27,11 @@ tasks on one connection, and renewals in the keeper's batches.",
 /// So long that nothing is renewed before the end of the measurement.
 const LONG: Duration = Duration::from_secs(600);
 
-/// As many small clients use a server at the same time. One alone would let it sleep after each
-/// command, which costs more than the command.
+/// One client alone would let the server sleep after each command, which costs more than the command.
 const CLIENTS: usize = 16;
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
-    // Unless servers are named, one of each make: the others would take a minute each and show the
-    // same.
+    // Unless servers are named, one of each make: the others would show the same.
     let all = settings.backends().count() > 2;
     for backend in settings.backends() {
         if all && ["redis-6.2", "redis-8.2"].contains(&backend.name()) {

@@ -37,8 +37,7 @@ pub(super) enum How {
 }
 
 impl Competitor {
-    /// The key of a task. Competitors have different ones: Leasehold's last releases may still be
-    /// under way, and must not delay a bare loop.
+    /// A task's key. Each competitor has its own: Leasehold's last releases must not delay a bare loop.
     fn key(&self, task: usize) -> String {
         format!("{}:{task}", self.name)
     }

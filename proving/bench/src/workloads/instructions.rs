@@ -58,8 +58,7 @@ fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, backend: Backend) -> 
     for (tasks, case) in cases {
         let url = bench.store.url.clone();
         bench.one_place(case, tasks, Some((Path::Bare, url)))?;
-        // Everything else costs the same on all servers whose release is a script, so a test needs
-        // only one of them.
+        // The rest costs the same on all servers whose release is a script: a test needs one of them.
         if !settings.pick(true, is_native) {
             return Ok(());
         }

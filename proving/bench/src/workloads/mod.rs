@@ -44,8 +44,7 @@ pub const ALL: [Workload; 10] = [
 /// The number of servers in a measured quorum.
 const MEMBERS: usize = 5;
 
-/// Runs a future to its end on a runtime with one thread: a second one would double the processor
-/// time of a client.
+/// Runs a future on one thread: a second one would double a client's processor time.
 fn on_one_thread<T>(future: impl Future<Output = Result<T, AnyError>>) -> Result<T, AnyError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }

@@ -27,8 +27,7 @@ turns.",
     run,
 };
 
-/// Longer than this workload takes. A restarted server votes only after this time, which starts
-/// when it is first seen.
+/// Longer than this workload: a restarted server votes only this long after it is first seen.
 const MAX_TTL: Duration = Duration::from_secs(60);
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
@@ -80,8 +79,7 @@ async fn beside_raw(
     Ok(())
 }
 
-/// The time of an acquisition with one of five members stopped, divided by the time with five that
-/// answer.
+/// The time of an acquisition with one of five members stopped, relative to that with all five.
 async fn one_stopped(
     settings: &Settings,
     figures: &mut Figures,

@@ -34,8 +34,7 @@ async fn seen(store: &dyn Store) -> Fence {
     holders(store, "k").await[0].fence.unwrap()
 }
 
-/// Exactly the holding with that fence: not the one before it, nor the one after it, nor one of
-/// another key.
+/// Not the holding before it, nor the one after it, nor one of another key.
 pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(target: &Target) {
     let (here, there) = (target.store(), target.store());
     assert_eq!(breaks(&*there, Fence::new(7).unwrap()).await, BreakAnswer::NotHeld { held_by: None });
@@ -61,8 +60,7 @@ pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(target: &Targ
     assert_eq!(renew(&*here, &bystander).await, HoldAnswer::Done);
 }
 
-/// The record says who broke which lease, when and why, also after the key is free again. A break
-/// that broke nothing leaves no record.
+/// The record says who broke which lease, when and why, and outlives it. A vain break leaves none.
 pub async fn a_break_leaves_a_record(target: &Target) {
     let (here, there) = (target.store(), target.store());
     let label = |text: &str| Some(Label::new(text).unwrap());
@@ -127,8 +125,7 @@ pub async fn a_holder_is_notified_at_once_that_its_lease_was_broken(target: &Tar
     assert!(other.is_held() && !guard.is_held());
 }
 
-/// In stores that can notify only waiters, a holder that has waited can still be notified while it
-/// holds.
+/// Stores that can notify only waiters still notify a holder that has waited.
 pub async fn a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken(target: &Target) {
     let (store, locks) = (target.store(), locks(target));
     let one = attempt(&["k"], LONG);

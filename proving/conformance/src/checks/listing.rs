@@ -51,8 +51,7 @@ async fn take_all(store: &dyn Store, names: &[&[u8]]) {
     }
 }
 
-/// A listing shows of a key what looking at the key shows; it does not have expired or released
-/// locks, nor other programs' keys.
+/// The same as looking at the key shows; no expired or released locks, nor other programs' keys.
 pub async fn a_listing_has_what_is_held_and_nothing_else(target: &Target) {
     let (here, there) = (target.store(), target.store());
     assert_eq!(there.inspector().unwrap().list(b"").await.unwrap(), []);
@@ -64,8 +63,7 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(target: &Target) {
     take(&*here, &released).await;
     here.release(&released).await.unwrap();
     if let Some(server) = target.server() {
-        // Values as other programs write them: strings, one that begins like ours, and one that is
-        // not a string.
+        // Values of other programs: strings, one that begins like ours, and one that is no string.
         for value in ["x", "", "lh1", "lh1-0123", "lh2-0123456789abcdef0123456789abcdef"] {
             server.text(&["SET", &format!("theirs:{value}"), value]);
         }
@@ -138,8 +136,7 @@ pub async fn a_long_listing_is_complete_and_in_order(target: &Target) {
     assert!(listed.iter().eq(expected.iter().map(String::as_bytes)), "another order, or other keys");
 }
 
-/// With the same queue as looking at the key shows. Another program's key is listed if one of ours
-/// waits for it.
+/// With the same queue as looking shows, and another program's key if one of ours waits for it.
 pub async fn a_listing_has_what_is_waited_for(target: &Target) {
     let store = target.store();
     let (holder, waiter) = (attempt(&["k:ours"], LONG), attempt(&["k:ours"], LONG));

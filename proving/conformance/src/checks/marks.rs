@@ -12,8 +12,7 @@ async fn marked(store: &dyn Store) -> Marked {
     store.marks().unwrap().marked(&key("k")).await.unwrap()
 }
 
-/// A mark tells everybody that something was done, also after the process that did it has gone; it
-/// is not a lock.
+/// A mark outlives the process that did the job, and is not a lock.
 pub async fn a_finished_job_is_known_to_everybody(target: &Target) {
     let (here, there) = (target.store(), target.store());
     let before = marked(&*there).await;

@@ -118,8 +118,7 @@ pub async fn only_the_holder_raises_a_fence_and_exactly_to_the_requested_value(t
     assert_eq!(take(&*store, &proposing(&["b"], TTL)).await, to(fence + 60_000_001));
 }
 
-/// Otherwise, two readers of a quorum that each had the same answer from a majority would share a
-/// fence.
+/// Otherwise, two readers of a quorum with the same majority would share a fence.
 pub async fn no_fence_is_answered_to_two_readers(target: &Target) {
     let store = serving(target).await;
     let reader = || {
@@ -208,8 +207,7 @@ pub async fn a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl
     assert!(passed + second / 2 > left, "it served after {passed:?} of {left:?}");
 }
 
-/// Asks until the store abstains, which may take a connection first. Returns for how long it
-/// abstains.
+/// Asks until the store abstains, perhaps after connecting. Returns for how long it abstains.
 async fn abstains(store: &dyn Store) -> Duration {
     let begun: Instant = runtime().now();
     loop {

@@ -57,8 +57,7 @@ fn request(locks: &Locks) -> Acquire {
     locks.mutex("k").lock().within(LONG)
 }
 
-/// Twelve waiters of two processes, alternating, are served in the order in which they joined; they
-/// are notified and do not poll.
+/// Waiters of two processes, alternating, are served in order, and are notified and do not poll.
 pub async fn the_first_waiter_is_served_first(target: &Target) {
     let (store, all) = (target.store(), [locks(target), locks(target)]);
     let holder = all[0].mutex("k").lock().await.unwrap();
@@ -83,15 +82,13 @@ pub async fn the_first_waiter_is_served_first(target: &Target) {
     let order = order.lock().unwrap().clone();
     assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
     assert!(order.windows(2).all(|pair| pair[0].1 < pair[1].1), "fences rise: {order:?}");
-    // On a busy machine, a request may arrive too late, or the first waiter of a process may ask
-    // for all of them meanwhile.
+    // On a busy machine, a request may be late, or a process's first waiter asks for all of them.
     let most = if target.hands_over() { 16 } else { 12 + 16 };
     assert!(asks <= most || !target.tells(), "{asks} asks for 12 grants");
     until_nothing_is_left(&*store).await;
 }
 
-/// The one in the middle leaves, and the others move up. A waiter whose time is up reports its
-/// position.
+/// The one in the middle leaves, the others move up, and a timeout reports its position.
 pub async fn a_waiter_that_gave_up_is_skipped(target: &Target) {
     let (store, locks, others) = (target.store(), locks(target), locks(target));
     let holder = locks.mutex("k").label("web-1").lock().await.unwrap();
@@ -112,8 +109,7 @@ pub async fn a_waiter_that_gave_up_is_skipped(target: &Target) {
     until_nothing_is_left(&*store).await;
 }
 
-/// A try while somebody waits does not get in first, nor does a holder that releases and asks
-/// again.
+/// Neither by a try, nor by a holder that releases and asks again.
 pub async fn nobody_overtakes_the_queue(target: &Target) {
     let (store, locks, others) = (target.store(), locks(target), locks(target));
     let holder = locks.mutex("k").lock().await.unwrap();
@@ -142,8 +138,7 @@ pub async fn a_queue_can_be_full(target: &Target) {
     served(waits).await.release().await.unwrap();
 }
 
-/// A crashed holder does not release: the first waiter has the lock soon after the lease's end, and
-/// the second when the first releases it.
+/// The first waiter has the lock soon after the lease's end, and the second after the first.
 pub async fn the_first_waiter_follows_a_dead_holder(target: &Target) {
     let (store, locks, others) = (target.store(), locks(target), locks(target));
     let dead = attempt(&["k"], SHORT);
@@ -159,8 +154,7 @@ pub async fn the_first_waiter_follows_a_dead_holder(target: &Target) {
 /// The longest time for which a lock that was handed over may last before it is claimed.
 const UNCLAIMED: Duration = Duration::from_secs(5);
 
-/// A lock that was handed over lasts a claim window at first, and soon the requested TTL, even
-/// without renewal.
+/// It lasts a claim window at first, and soon the requested TTL, even without renewal.
 pub async fn a_hand_over_becomes_a_lease_like_any_other(target: &Target) {
     let (store, locks) = (target.store(), locks(target));
     if target.hands_over() {
@@ -217,8 +211,7 @@ pub async fn an_observer_sees_the_queue_in_order(target: &Target) {
     until_nothing_is_left(&*store).await;
 }
 
-/// Tasks acquire one, the other, and both of two keys for a while: there is no deadlock, and all
-/// get their turns.
+/// Tasks acquire one, the other, and both of two keys: there is no deadlock, and all are served.
 pub async fn takers_of_several_keys_all_get_their_turns(target: &Target) {
     let all = [locks(target), locks(target)];
     let mut tasks = JoinSet::new();

@@ -52,8 +52,7 @@ pub async fn readers_hold_together_and_keep_a_writer_out(target: &Target) {
     take(&*there, &writer).await;
 }
 
-/// A mutex and the writer of a reader-writer lock are the same; and a reader cannot be released or
-/// renewed by another.
+/// A mutex is the writer of a reader-writer lock; nobody else releases or renews a reader.
 pub async fn a_writer_keeps_readers_out(target: &Target) {
     let store = target.store();
     let (reader, writer) = (reading(LONG), attempt(&["k"], LONG));
@@ -87,8 +86,7 @@ pub async fn readers_do_not_pass_a_writer_that_waits(target: &Target) {
     until_nothing_is_left(&*store).await;
 }
 
-/// All readers at the front, and nobody behind the next writer. They are many, and are notified and
-/// do not poll.
+/// And nobody behind the next writer. They are many, and are notified and do not poll.
 pub async fn all_readers_in_front_are_let_in_together(target: &Target) {
     const READERS: usize = 40;
     let (store, all) = (target.store(), [locks(target), locks(target)]);
@@ -177,8 +175,7 @@ pub async fn a_writer_that_gives_up_lets_readers_go_on(target: &Target) {
     assert!(first.is_held() && reader.is_held());
 }
 
-/// A reader that was not renewed is out, stays out, and does not come back when others read after a
-/// writer.
+/// A reader that was not renewed does not come back either when others read after a writer.
 pub async fn a_reader_whose_lease_ended_never_comes_back(target: &Target) {
     let store = target.store();
     let (stale, writer) = (reading(SHORT), attempt(&["k"], LONG));
@@ -188,8 +185,7 @@ pub async fn a_reader_whose_lease_ended_never_comes_back(target: &Target) {
     store.release(&writer).await.unwrap();
     let next = reading(LONG);
     take(&*store, &next).await;
-    // A quorum lets a lease be taken again where its members were away; a holder that knows that
-    // its lease ended does not ask.
+    // A quorum lets a lease be taken again; a holder that knows that its lease ended does not ask.
     if target.hands_over() {
         assert!(matches!(renew(&*store, &stale).await, HoldAnswer::NotHeld { .. }));
     }
@@ -283,8 +279,7 @@ pub async fn a_writer_is_alone_under_contention(target: &Target) {
     .await;
 }
 
-/// On a server, the marker keeps others' SET NX out, their value keeps readers out, and deleting
-/// the marker ends all shares.
+/// The marker keeps others' SET NX out, their value readers, and deleting the marker ends all shares.
 pub async fn a_marker_and_a_strangers_value_keep_each_other_out(target: &Target) {
     let Some(server) = target.server() else { return };
     let store = target.store();
@@ -310,8 +305,7 @@ pub async fn a_marker_and_a_strangers_value_keep_each_other_out(target: &Target)
     assert_eq!(server.text(&["EXISTS", "k"]), Reply::Integer(0));
 }
 
-/// All permits and no more, whatever number each request takes; and each that is released is
-/// available to others.
+/// All permits and no more, whatever each request takes; a released one is available to others.
 pub async fn permits_never_exceed_their_number(target: &Target) {
     const PERMITS: u32 = 5;
     contend(target, PERMITS, [1, 2, 3, 1, 2, 3, 1, 2], |locks, weight| {

@@ -1,5 +1,4 @@
-//! Cases that no history reaches: the answer of a script, and the data it leaves, in one state of
-//! the server.
+//! Cases that no history reaches: a script's answer, and what it leaves, in one state of the server.
 
 use std::time::Duration;
 
@@ -867,8 +866,7 @@ fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) {
     }
 }
 
-/// At a member, keys with the same beginning and the same tag share their last fence, and others do
-/// not.
+/// At a member, keys with the same beginning and tag share their last fence.
 fn keys_with_the_same_tag_share_their_last_fence_at_a_member(subject: &mut Subject) {
     let now = clock(subject);
     let [a, b, c] = ["x:{t}a", "x:{t}b", "x:c"].map(|name| at_member(by(1, name), now));
@@ -903,8 +901,7 @@ fn keys_with_the_same_tag_share_their_last_fence_at_a_member(subject: &mut Subje
     }
 }
 
-/// Keys with the same beginning have one fence key: none of them is granted a fence that is not
-/// above the last fence of all.
+/// Keys with the same beginning have one fence key: a new fence is above the last of all of them.
 fn keys_with_the_same_beginning_share_their_last_fence(subject: &mut Subject) {
     let far = clock(subject) + 3600 * SECOND;
     let last = fence_key(&by(1, "x:"));
@@ -1124,9 +1121,8 @@ fn no_share_ends_before_its_ttl(subject: &mut Subject) {
     }
 }
 
-/// Regression: the server refused such an end as the expiry of the key, after the script had
-/// written the share of a reader whose request then failed: nobody could acquire or release the
-/// lock.
+/// Regression: the server refused such an end as an expiry, after the script had written the share:
+/// nobody could acquire or release the lock.
 fn a_share_with_a_later_end_than_any_of_ours_does_not_count(subject: &mut Subject) {
     let [one, two] = [1, 2].map(|who| reader(who, "a"));
     let holders = side(Side::Holders, "a");

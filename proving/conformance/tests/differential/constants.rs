@@ -6,8 +6,7 @@ use leasehold_core::{Fence, Label, LastFence, Shares, WaitQueue};
 
 use crate::scripts;
 
-/// The names of the scripts' constants, each with its number in Rust, or without one if only the
-/// scripts need it.
+/// The scripts' constants, each with its number in Rust, or none if only the scripts need it.
 fn known() -> Vec<(&'static str, Option<u64>)> {
     let number = |number: usize| Some(u64::try_from(number).unwrap());
     let millis = |time: Duration| Some(u64::try_from(time.as_millis()).unwrap());

@@ -1,5 +1,4 @@
-//! The costs of a queue for a server, in commands. A superfluous command changes no answer, so only
-//! counting finds it.
+//! A queue's costs in commands: a superfluous one changes no answer, so only counting finds it.
 
 use std::collections::BTreeMap;
 
@@ -81,8 +80,7 @@ fn are(costs: &BTreeMap<String, u64>, expected: &[(&str, u64)]) {
     assert_eq!(costs, expected);
 }
 
-/// At any number of claims, except for the writes, and for the remaining times of leases. All
-/// claims have one fence key.
+/// At any number of claims with one fence key, except for writes and the leases' remaining times.
 fn a_batch_asks_once_for_all_of_its_claims(subject: &mut Subject) {
     for n in [1, 2, 64_u8] {
         let all: Vec<_> = (0..n).map(|nth| cases::by(u128::from(nth), &format!("{n}:{nth}"))).collect();

@@ -18,8 +18,7 @@ use servers::{Flavor, Server};
 
 use crate::subject::Subject;
 
-/// For each server: its own histories, together enough for each pair of requests to have met in
-/// each pair of states many times.
+/// For each server, its own; together enough for each pair of requests to meet in most states.
 const HISTORIES: u64 = 500;
 
 servers::tests! {

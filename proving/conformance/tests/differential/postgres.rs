@@ -127,8 +127,7 @@ impl Tables {
                 }
             }
             let left = tolerance.dump(self.dump().await.map_err(place)?);
-            // A member records its quarantine in another way than on Redis, so only its answers are
-            // compared.
+            // A member records its quarantine differently than on Redis: only answers are compared.
             let right = Dump { member_record: None, ..tolerance.dump(oracle.dump()) };
             if left != right {
                 return Err(place(format!("left {left:?}, not {right:?}")));
@@ -350,8 +349,7 @@ fn parts(served: Served) -> (Answer, Vec<Push>, Vec<Key>) {
     (served.answer, served.pushes, served.unfinished)
 }
 
-/// A batch comes from one process, which listens if it waits: the store does not ask whether it
-/// does.
+/// A batch comes from one process, which listens if it waits: the store does not ask.
 fn are_alive(requests: &[Request]) -> bool {
     requests.iter().all(|request| match request {
         Request::Grant { wait: Some(wait), .. } => {

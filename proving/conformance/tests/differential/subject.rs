@@ -22,8 +22,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const STEPS: usize = 30;
 
-/// The time in ms for which a member must still know its run; below it a batch is not enough: half
-/// a month.
+/// For how many ms a member must still know its run for a batch to be enough: half a month.
 const MEMBER_KEPT: i64 = 15 * 24 * 3600 * 1000;
 
 /// More shares than one request clears, with the field for their sum.
@@ -70,8 +69,7 @@ pub(crate) struct Subject {
     listener: Connection,
     look: redis::Script,
     instead: Instead,
-    /// True if batches are asked first. Otherwise, the scripts of single requests handle every
-    /// case.
+    /// True if batches are asked first; otherwise, the scripts of single requests handle all.
     pub(crate) batches: bool,
     /// True if it is asked as a member of a quorum, where each tag has its own last fence.
     is_member: bool,
@@ -181,15 +179,13 @@ impl Subject {
         Ok(())
     }
 
-    /// Asks in a batch first, as a client does, and by the script of a single request if the batch
-    /// declines.
+    /// Asks in a batch first, as a client does, and singly if the batch declines.
     fn ask(&mut self, request: &Request) -> Outcome<Reply> {
         let Some((call, attempt)) = in_batch(request).filter(|_| self.batches) else {
             return self.ask_singly(request);
         };
-        // So many void shares are deleted in several requests. A batch deletes none, and does not
-        // ask for another request. Nor does it see that one was never claimed: the next other
-        // request does, later than the oracle.
+        // So many void shares are deleted in several requests; a batch deletes none, asks for no other
+        // request, and does not see that one was never claimed: the next other request does, later.
         let shares: Vec<Vec<u8>> = cmd("HVALS")
             .arg(side_key(Side::Shares, attempt.claim.first_key()))
             .query(&mut self.connection)?;
@@ -228,8 +224,7 @@ impl Subject {
         }
     }
 
-    /// True if a batch must serve the request itself: otherwise it would cost one more command, and
-    /// no answer would show that.
+    /// True if a batch must serve the request itself: no answer shows that declining costs a command.
     fn is_simple(&mut self, request: &Request, attempt: &Attempt) -> RedisResult<bool> {
         let key = attempt.claim.first_key();
         let (fence, waiters) = (self.fence_key(key), side_key(Side::Waiters, key));
@@ -430,8 +425,7 @@ impl Subject {
             if (&*line.0, &*waiters.0) != ("none", "none") {
                 dump.queues.insert(key.clone(), queue_dump(line, waiters)?);
             }
-            // Data that a batch leaves next to a lease is ignored. Data that counts is compared
-            // again as soon as there is a marker.
+            // What a batch leaves next to a lease is ignored until there is a marker.
             if let Some((Content::Marker(_), _)) = dump.locks.get(&key) {
                 self.void.remove(&key);
             }
@@ -472,8 +466,7 @@ fn is_plain(value: Option<&[u8]>, attempt: &Attempt) -> bool {
     value.is_some_and(|value| value.starts_with(&wire::beginning_of(Flag::Plain, attempt.holder)))
 }
 
-/// A key that has a queue, although its value is what a plain grant wrote. There must not be one: a
-/// native release, which does not see the queue, relies on that.
+/// A key with a queue and a plain value. There must be none: a native release does not see the queue.
 fn plain_with_a_line(dump: &Dump) -> Option<&Key> {
     let is_plain = |content: &Content| matches!(content, Content::Lease { awaited: false, .. });
     let mut plain = dump.locks.iter().filter(|(_, (content, _))| is_plain(content));
@@ -548,8 +541,7 @@ fn queue_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> O
     Ok(QueueDump { order: order.collect::<Result<_, _>>()?, fields, left: left(*waiters_pttl) })
 }
 
-/// The expected answers, and the expected push messages; of messages sent at once, the last comes
-/// first.
+/// The expected answers and push messages; of messages sent at once, the last comes first.
 fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel, PushMessage)>) {
     let (mut replies, mut told) = (Vec::new(), Vec::new());
     for Served { answer, pushes, unfinished } in served {

@@ -21,8 +21,7 @@ async fn the_end_of_a_lease_is_also_given_by_the_wall_clock() {
     assert!(ends > 50 * SECOND && ends < 62 * SECOND, "{ends:?}");
 }
 
-/// Regression: views went on saying that it was held, up to the end of the last lease, while
-/// somebody else held it.
+/// Regression: views called it held up to the end of the last lease, while somebody else held it.
 #[tokio::test]
 async fn a_view_of_a_guard_that_is_gone_says_that_the_lock_is_not_held() {
     let locks = Locks::in_memory();
@@ -72,8 +71,7 @@ async fn of_several_locks_one_that_was_broken_is_free_and_the_others_once_the_gu
     }
 }
 
-/// Regression: the keeper had not begun to listen, so the holder found out at its next renewal, and
-/// took the lease for deleted.
+/// Regression: the keeper had not begun to listen; the next renewal took the lease for deleted.
 #[tokio::test]
 async fn a_holder_is_told_of_a_break_that_comes_right_after_its_grant() {
     for _ in 0..20 {

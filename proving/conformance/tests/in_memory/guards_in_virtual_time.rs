@@ -51,8 +51,7 @@ async fn a_request_outlives_the_locks_that_it_came_from() {
     assert!(waiting.await.unwrap().unwrap().is_held());
 }
 
-/// When there are no locks and no guards left, the keeper ends: besides this test, it is the last
-/// owner of the store.
+/// Without locks and guards, the keeper ends: besides this test, it is the store's last owner.
 #[tokio::test(start_paused = true)]
 async fn nothing_runs_on_when_locks_and_guards_are_gone() {
     let World { locks, memory, store, .. } = World::begin(TTL);
@@ -86,8 +85,7 @@ async fn a_store_is_waited_for_until_the_outage_limit_of_the_locks() {
         let Err(ConnectError::Unreachable { waited, .. }) = locks.ready().await else { panic!("{limit:?}") };
         assert_eq!(waited, limit);
     }
-    // Regression: with a rest to come that was longer than what was left, it gave up after 0.4 to 1 s of
-    // a limit of a second.
+    // Regression: if the next rest was longer than what was left, it gave up after 0.4 to 1 s of 1 s.
     world.store.set(passing("connection refused"));
     for _ in 0..20 {
         let locks = world.locks.clone().with_outage_limit(SECOND);
@@ -96,8 +94,7 @@ async fn a_store_is_waited_for_until_the_outage_limit_of_the_locks() {
     }
 }
 
-/// Regression: after a panic of the store, the leases of that renewal were never renewed again, and
-/// all of them were lost at their ends.
+/// Regression: after a panic of the store, the leases of that renewal were never renewed again.
 #[tokio::test(start_paused = true)]
 async fn leases_are_renewed_again_after_a_store_has_panicked() {
     let World { locks, store, .. } = World::begin(TTL);
@@ -129,8 +126,7 @@ async fn a_lock_that_was_renewed_for_longer_is_released_after_a_longer_outage() 
     }
 }
 
-/// The notice of the break arrives before the answer to the grant, and might be about an earlier
-/// lease: the store is asked.
+/// The notice arrives before the grant's answer and may be about an earlier lease: the store is asked.
 #[tokio::test(start_paused = true)]
 async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_as_soon_as_the_store_says_so() {
     let world = World::begin(TTL);
@@ -206,9 +202,8 @@ async fn a_release_whose_answer_was_lost_counts() {
     release.await.unwrap().unwrap();
 }
 
-/// Regression: the lease was broken, and a release that reached the store only at its second try
-/// took the answer that nobody holds the key for the success of its first. So work that somebody else
-/// may have done at the same time counted as done alone.
+/// Regression: a release that arrived only at its second try took "nobody holds it" for its success. So
+/// work that somebody else may have done at the same time counted as done alone.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_tried_again_says_that_the_lease_was_broken_before() {
     for broken in ["k", "l"] {
@@ -351,8 +346,7 @@ async fn a_wait_ends_when_it_should_and_says_who_holds() {
     assert_eq!(world.memory.waiting(), 0, "the place in the queue is given up");
 }
 
-/// A position in a queue outlasts its waiter's TTL. When the store was silent for longer than that,
-/// dropped requests left their positions behind: nothing tried any more to remove them.
+/// When the store was silent for longer than the TTL, dropped requests left their places behind.
 #[tokio::test(start_paused = true)]
 async fn a_place_in_the_queue_is_given_up_even_after_the_store_was_silent_beyond_the_ttl() {
     let world = World::with(TTL, |builder| builder.ttl(SECOND));
@@ -503,8 +497,7 @@ async fn a_failed_release_does_not_discard_the_result_of_the_work() {
     assert_eq!(work.await, Ok(7));
 }
 
-/// The release found another holder, and its answer was discarded: the caller believed that the
-/// work had been exclusive.
+/// Regression: the release's answer, another holder, was discarded: the work seemed exclusive.
 #[tokio::test(start_paused = true)]
 async fn work_that_ends_before_the_loss_was_noticed_is_returned_with_the_loss() {
     let world = World::begin(TTL);
@@ -570,8 +563,7 @@ async fn a_release_after_the_close_says_that_it_was_closed() {
     assert!(world.is_empty());
 }
 
-/// Each of these used to print every guard of the process, and every record of the store: 12.5 MB
-/// with ten thousand guards.
+/// Regression: these printed all guards and records: 12.5 MB with ten thousand guards.
 #[tokio::test(start_paused = true)]
 async fn the_debug_output_of_a_guard_and_of_locks_does_not_grow_with_the_guards() {
     let world = World::begin(TTL);
@@ -651,8 +643,7 @@ async fn closing_waits_for_a_release_that_is_given_up() {
     assert_eq!(world.time.passed(), 3 * SECOND);
 }
 
-/// A program that closed its locks and ended left the places of its waiters in the queue, and the lock
-/// was handed to them, one after the other.
+/// Regression: waiters' places stayed in the queue, and the lock was handed to them, one by one.
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_the_releases_of_requests_that_were_under_way() {
     let world = World::begin(TTL);
@@ -731,8 +722,7 @@ async fn the_guards_of_this_process_are_listed_without_the_lost_ones() {
     assert_eq!(names(&world.locks), [""; 0]);
 }
 
-/// A store that got all of them at once could not answer within the time limit of a request, and
-/// would be asked for all of them again.
+/// A store that got all of them at once could not answer in time, and would be asked for all again.
 #[tokio::test(start_paused = true)]
 async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_silent_one_keeps_few_waiting() {
     const MS: Duration = Duration::from_millis(1);
@@ -852,8 +842,7 @@ async fn a_run_that_waits_names_the_holder_and_one_that_does_not_wait_prints_not
     guard.release().await.unwrap();
 }
 
-/// A program that learns that its job failed, or was done before, often ends at once, and its
-/// background tasks with it.
+/// A program that learns this often ends at once, and its background tasks with it.
 #[tokio::test(start_paused = true)]
 async fn the_lock_of_a_job_is_free_when_its_caller_learns_that_it_failed_or_was_done_before() {
     let world = World::begin(TTL);
@@ -887,8 +876,7 @@ async fn a_mark_names_its_period_and_is_kept_for_two_of_them_and_a_day_at_least(
     }
 }
 
-/// A mark is requested again for as long as the lease lasts, and no longer; and not if repeating is
-/// useless.
+/// A mark is requested again while the lease lasts, and not if repeating is useless.
 #[tokio::test(start_paused = true)]
 async fn a_done_job_is_marked_as_soon_as_a_silent_store_is_back() {
     for fate in [CallFate::Lost, CallFate::AnswerLost] {
@@ -903,8 +891,7 @@ async fn a_done_job_is_marked_as_soon_as_a_silent_store_is_back() {
     }
 }
 
-/// A caller that undid the work of a job that may be marked would lose it: nobody does a marked job
-/// again.
+/// A caller that undid the work of a job that may be marked would lose it: nobody does it again.
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_is_not_confirmed_within_the_lease_is_an_error_that_says_whether_the_job_may_be_marked() {
     for (fate, within, may_be, is) in [

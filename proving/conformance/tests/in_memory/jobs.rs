@@ -8,8 +8,7 @@ use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A process whose lease ends before the store has answered its second question, whether the job was
-/// done; and the locks of another process, which does the job meanwhile.
+/// A process whose lease ends before it hears whether the job was done, and another that does the job.
 fn silent_after_the_grant() -> (World, Locks) {
     let world = World::begin(2 * SECOND);
     world.store.once("marked", CallFate::Fair);
@@ -19,8 +18,7 @@ fn silent_after_the_grant() -> (World, Locks) {
     (world, others)
 }
 
-/// Regression: a job was begun under the lost lock, while the next holder was doing it. Work of the
-/// blocking API ran to its end.
+/// Regression: a job was begun under the lost lock, while the next holder did it.
 #[tokio::test(start_paused = true)]
 async fn a_job_is_not_begun_under_a_lock_that_was_lost_while_the_store_was_silent() {
     let (world, others) = silent_after_the_grant();

@@ -89,8 +89,7 @@ async fn a_request_has_an_outage_limit_of_its_own() {
     assert_eq!(waited, 3 * SECOND);
 }
 
-/// Regression: a call that was in flight at the outage limit was awaited to its end, which on a server
-/// that accepts no connection is 2 s later.
+/// Regression: a call in flight at the outage limit was awaited to its end, up to 2 s later.
 #[tokio::test]
 async fn jobs_and_followers_of_a_leader_wait_for_a_silent_store_no_longer_than_the_outage_limit() {
     let world = World::new();

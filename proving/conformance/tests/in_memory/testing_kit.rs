@@ -1,5 +1,4 @@
-//! The kit for tests of programs that use locks: each of its methods has a visible effect, and time
-//! stands still unless it is moved.
+//! The kit for users' tests: each method has a visible effect, and time stands still unless moved.
 
 mod out_of_reach;
 mod paused;

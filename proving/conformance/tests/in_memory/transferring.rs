@@ -64,8 +64,7 @@ async fn locks_that_are_closed_leave_a_transferred_lock_to_others() {
     assert!(world.locks().adopt(&token).await.unwrap().is_held());
 }
 
-/// Regression: an adoption whose answer was lost went on to its outage limit. Closing the locks did not
-/// wait for it, and so left the lock behind without saying so.
+/// Regression: such an adoption went on to its outage limit, and closing left the lock behind silently.
 #[tokio::test]
 async fn closing_the_locks_ends_an_adoption_that_the_store_does_not_answer() {
     let world = World::new();
@@ -133,9 +132,8 @@ async fn a_release_of_a_transferred_lock_counts_although_its_answer_was_lost() {
     assert!(world.is_empty());
 }
 
-/// Regression: the release of a cancelled job reached the store only at its second try, and took the
-/// answer that the token holds nothing for the success of its first. A process had adopted the lock
-/// meanwhile, and did the job.
+/// Regression: the release arrived only at its second try, and took "the token holds nothing" for its
+/// success. A process had adopted the lock meanwhile, and did the job.
 #[tokio::test(start_paused = true)]
 async fn a_release_of_a_transferred_lock_that_is_tried_again_says_that_it_was_adopted_before() {
     let world = faulty::World::begin(TTL);
@@ -150,8 +148,7 @@ async fn a_release_of_a_transferred_lock_that_is_tried_again_says_that_it_was_ad
     assert!(adopted.is_held());
 }
 
-/// Also if the store had made the next holder: it must not keep the lock for an adopter that never
-/// gets a token.
+/// The store must not keep the lock for an adopter that never gets a token.
 #[tokio::test]
 async fn a_transfer_that_is_not_confirmed_releases_the_lock_soon_after() {
     for outage in [Outage::AnswersLost, Outage::Down] {
@@ -225,8 +222,7 @@ async fn a_lock_that_is_lost_is_not_transferred() {
     assert_eq!(holders(&world).await, [], "the guard is gone in every case");
 }
 
-/// A writer that becomes a reader is one during and after the transfer too, even if the store does
-/// not know it yet.
+/// During and after the transfer, even if the store does not know it yet.
 #[tokio::test]
 async fn a_writer_that_became_a_reader_goes_over_as_a_reader() {
     let world = World::new();

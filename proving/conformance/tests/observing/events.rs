@@ -176,8 +176,7 @@ async fn an_outage_is_reported_with_each_fault_and_its_end_once() {
     assert_eq!(kinds(&read).last(), Some(&"renewed"));
 }
 
-/// Nobody reads while two thousand events happen; the lease is renewed all the same, and the reader
-/// is told how many it missed.
+/// Two thousand events happen unread; the lease is renewed, and the reader is told how many it missed.
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_delays_no_renewal_and_is_told_how_much_it_missed() {
     let (world, mut events) = watched();
@@ -228,8 +227,7 @@ async fn a_dropped_next_loses_no_event() {
     assert_eq!(kinds(&drain(&mut events).await), ["acquired", "released"]);
 }
 
-/// A thousand locks are acquired and lost at once, and the keeper reports all of them while it
-/// holds its table's lock.
+/// A thousand locks are lost at once, and the keeper reports them while it holds its table's lock.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_each_holding_come_in_their_order() {
     let (world, mut events) = watched();

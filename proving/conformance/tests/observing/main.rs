@@ -1,5 +1,4 @@
-//! Reports of a process about its locks (events, log, metrics), and questions about a lock that do
-//! not acquire it.
+//! A process's reports about its locks (events, log, metrics), and questions that acquire nothing.
 
 mod events;
 mod figures;

@@ -1,5 +1,4 @@
-//! Notices of stores: members of a quorum that fail and return, push that does not work, broken
-//! leases.
+//! Notices of stores: members that fail and return, push that does not work, broken leases.
 
 use std::sync::Arc;
 
@@ -59,8 +58,7 @@ async fn each_outage_of_a_member_is_reported_once_however_many_calls_fail() {
     assert!(guards.iter().all(leasehold::Guard::is_held));
 }
 
-/// Regression: a quarantined member refuses grants and serves releases, so each lock and its release
-/// reported it as down and as back.
+/// Regression: a quarantined member refuses grants and serves releases: it was reported down and back.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_refuses_grants_and_serves_releases_is_reported_once() {
     let quorum = Quorum::begin();
@@ -78,8 +76,7 @@ async fn a_member_that_refuses_grants_and_serves_releases_is_reported_once() {
     guard.release().await.unwrap();
 }
 
-/// Regression: a member that was down and then came back empty served a release, and so was reported
-/// as back, and as down once more at the next lock, which it refused.
+/// Regression: a member that came back empty served a release, and so was reported back and down again.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_comes_back_and_abstains_is_reported_as_back_once_it_votes() {
     let quorum = Quorum::begin();

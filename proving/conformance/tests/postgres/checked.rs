@@ -1,5 +1,4 @@
-//! A writer whose lock is lost cannot commit, and a checked writer keeps everybody else out until
-//! its transaction ends.
+//! A writer whose lock is lost cannot commit; a checked one keeps others out to its transaction's end.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -79,8 +78,7 @@ impl Psql {
     }
 }
 
-/// The writer begins its transaction, is stopped for longer than its lease, and continues when
-/// another has written.
+/// The writer is stopped in its transaction past its lease, and continues when another has written.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_was_stopped_and_wakes_up_late_cannot_commit() {
     let server = server().await;
@@ -113,8 +111,7 @@ async fn a_writer_that_was_stopped_and_wakes_up_late_cannot_commit() {
     assert!(matches!(&refused, CheckError::Lost { .. }), "{refused:?}");
 }
 
-/// Without the row lock of the check, the next holder would read data that the first has not
-/// committed yet, and overwrite it.
+/// Without the row lock of the check, the next holder would overwrite data not committed yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checked_holder_keeps_others_out_until_its_transaction_ends_also_past_its_lease() {
     let server = server().await;
@@ -134,9 +131,8 @@ async fn a_checked_holder_keeps_others_out_until_its_transaction_ends_also_past_
     assert_eq!(writer(&db).await, "the first");
 }
 
-/// Regression: the documentation did not say that the views need `now_micros` and that the `check` of
-/// a text needs that of a `bytea`, so both were refused where only the routines that it named were
-/// allowed.
+/// Regression: the docs omitted that the views need `now_micros`, and the `check` of a text that of a
+/// `bytea`: where only the named routines were allowed, both were refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn where_execution_is_revoked_the_documented_grant_is_enough_to_check_and_to_look() {
     let docs = include_str!("../../../../docs/postgres.md");
@@ -233,8 +229,7 @@ async fn a_checked_share_that_has_ended_costs_no_other_share_and_is_not_granted_
     next.release().await.unwrap();
 }
 
-/// A lease that has ended is refused even if nobody else has been granted the lock, and renewals do
-/// not disturb a checked writer.
+/// An ended lease is refused although nobody took the lock; renewals do not disturb a checked writer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_has_ended_is_refused_and_a_renewal_does_not_wait_for_a_transaction() {
     let server = server().await;

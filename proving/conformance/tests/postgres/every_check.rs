@@ -1,5 +1,4 @@
-//! The list of checks, in full, on PostgreSQL of the version that `LEASEHOLD_TEST_POSTGRES` names,
-//! and in part on the newest.
+//! All checks on the PostgreSQL that `LEASEHOLD_TEST_POSTGRES` names, and some on the newest.
 
 use conformance::target::Target;
 

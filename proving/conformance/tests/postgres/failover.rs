@@ -96,8 +96,7 @@ async fn a_grant_that_a_failover_lost_is_refused_by_check_and_the_next_fence_is_
     next.check(&transaction).await.unwrap();
 }
 
-/// Regression: if the last host of the URL was a standby, the error counted as one of the socket's
-/// permissions, and no request survived a failover.
+/// Regression: if the URL's last host was a standby, no request survived a failover.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_only_standbys_are_left_the_error_says_so_and_a_request_waits_for_a_primary() {
     let pair = Pair::start().await;
@@ -117,8 +116,7 @@ async fn while_only_standbys_are_left_the_error_says_so_and_a_request_waits_for_
     waits.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Regression: a first host that accepted the connection, and then said nothing, used up the time
-/// of all hosts.
+/// Regression: a first host that accepted the connection in silence used up the time of all hosts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_hangs_is_passed_over_once_its_standby_has_taken_over() {
     let pair = Pair::start().await;
@@ -194,9 +192,8 @@ async fn a_release_whose_message_failed_is_no_loss() {
     waits.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Regression: only the error of the last host was reported. So if that one refused for good, requests
-/// failed at once, although the first one was away for a moment only; and nobody saw what was wrong
-/// with the first one.
+/// Regression: only the last host's error was reported. If it refused for good, so did requests,
+/// although the first host was away for a moment only.
 #[tokio::test(flavor = "multi_thread")]
 async fn if_no_host_will_do_the_error_says_why_for_each_and_passes_if_one_of_them_may() {
     let (away, here) = (server(&[]).await, server(&[]).await);
@@ -222,8 +219,7 @@ async fn is_only_a_standby(url: &str) {
     assert!(error.contains("is a standby and takes no writes"), "{url}: {error}");
 }
 
-/// Regression: a client that decodes changes counted as a replica, and the remedy let commits wait for
-/// it.
+/// Regression: a client that decodes changes counted as a replica for commits to wait for.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_names_replicas_that_can_take_over_and_no_other_clients() {
     let server = server(&["wal_level=logical"]).await;

@@ -83,8 +83,7 @@ fn is_silent(error: &LockError) -> bool {
     error.to_string().contains("no answer")
 }
 
-/// What a request is told. On a busy machine, an answer may take longer than the time for a holder
-/// that never releases; one that is lost never comes.
+/// What a request is told. On a busy machine an answer may be late; a lost one never comes.
 async fn refusal<G, Asking: Future<Output = Result<G, LockError>>>(
     ask: impl Fn(Duration) -> Asking,
 ) -> Option<String> {
@@ -168,8 +167,7 @@ async fn a_row_that_a_foreign_constraint_does_not_allow_is_refused_at_once() {
     take(&locks, "good").await.release().await.unwrap();
 }
 
-/// Anybody who may connect to the database may notify, and may know a waiter's id and channel, but
-/// not the secret of its request.
+/// Anybody who may connect may notify, and know a waiter's id and channel, but not its secret.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_believes_no_forged_notification() {
     const FORGED: u64 = 9_007_199_254_740_990;

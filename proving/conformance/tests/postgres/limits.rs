@@ -40,8 +40,7 @@ async fn a_role_that_is_serializable_and_read_only_and_impatient_takes_locks_as_
     many.release().await.unwrap();
 }
 
-/// Regression: the sweep ran with the role's own settings, so for such a role it always failed,
-/// without a word, and the table grew for ever.
+/// Regression: for such a role the sweep always failed, without a word, and the table grew for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn ended_records_are_removed_also_for_a_role_that_is_read_only_by_default() {
     let (server, db) = served().await;
@@ -88,8 +87,7 @@ async fn a_statement_timeout_of_the_role_is_named_and_so_is_its_remedy() {
     take(&process(&url, 5 * SECOND).await, "k").await.release().await.unwrap();
 }
 
-/// Regression: only writes were free of the role's own limit, so reads gave up before they could say
-/// what they waited for.
+/// Regression: reads had the role's own limit, and gave up before they could say what they waited for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_does_not_have_the_statement_timeout_of_the_role() {
     let (server, mut db) = served().await;
@@ -114,8 +112,7 @@ async fn a_lock_of_the_table_that_is_read_first_is_named() {
     }
 }
 
-/// Regression: the error advised `leasehold init`, which found the other tables and said that they
-/// were there.
+/// Regression: the error advised `leasehold init`, which found the other tables and did nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_was_dropped_is_named_and_init_does_not_say_that_it_is_there() {
     let (server, db) = served().await;
@@ -199,17 +196,15 @@ async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys
     take(&locks, "k").await.release().await.unwrap();
 }
 
-/// Regression: a request that was served at once was answered only when all others of its batch were.
-/// Those whose rows are locked wait one after the other, so a process that asked for some tens of
-/// such keys had no renewal answered in time, and lost all of its locks.
+/// Regression: a request was answered only with its whole batch. Requests for locked rows wait one
+/// after the other, so no renewal was answered in time, and all locks were lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_rows_that_another_transaction_has_locked_cost_no_other_lock() {
     locked_rows_cost_no_other_lock(Locks::builder().ttl(6 * SECOND), 40, 5).await;
 }
 
-/// Regression: each of the requests of a batch whose rows were locked waited for its row, and then
-/// looked at its key, one after the other, and so did the releases of requests that had been given up.
-/// With sixty such keys, no renewal was answered in time.
+/// Regression: requests and releases of a batch waited for their locked rows one after the other. With
+/// sixty such keys, no renewal was answered in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_locked_rows_cost_no_lock_with_a_ttl_of_three_seconds() {
     let builder = Locks::builder().ttl(3 * SECOND).outage_limit(2 * SECOND);
@@ -247,9 +242,8 @@ async fn locked_rows_cost_no_other_lock(builder: LocksBuilder, rows: u32, renewa
     others.rollback().await.unwrap();
 }
 
-/// Regression: a list of marks waited for a table that somebody had locked for as long as a
-/// connection may be silent, ten seconds. All requests share the connection, so no lease was renewed
-/// meanwhile, and the process lost its locks.
+/// Regression: a list of marks waited for a locked table for ten seconds. All requests share the
+/// connection, so no lease was renewed meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_another_transaction_has_locked_costs_no_lock() {
     let (server, mut db) = served().await;
@@ -401,9 +395,8 @@ async fn a_deadlock_with_another_transaction_is_resolved() {
     }
 }
 
-/// Regression: while `REINDEX CONCURRENTLY` replaces an index, the server refuses one of two inserts of
-/// the same key in spite of `ON CONFLICT`. That counted as a row that the table never accepts, so the
-/// request failed for good. A trigger refuses here, as the moment cannot be chosen.
+/// Regression: during `REINDEX CONCURRENTLY`, one of two inserts of a key is refused in spite of `ON
+/// CONFLICT`, and the request failed for good. A trigger refuses here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_two_add_at_once_while_its_index_is_rebuilt_is_asked_for_again() {
     let (server, db) = served().await;
@@ -463,9 +456,8 @@ async fn a_message_that_a_server_refuses_because_its_queue_is_full_costs_no_conn
     assert_eq!(sessions(&notifier, "true").await, before);
 }
 
-/// Regression: once its queue was full, the server refused all messages, also after the transaction that
-/// had kept them was over, until somebody asked how full the queue is. So all waiters polled for ever.
-/// The doctor advised more connections.
+/// Regression: once its queue was full, the server refused all messages until somebody asked how full
+/// it is. So waiters polled for ever, and the doctor advised more connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_of_messages_is_named_and_is_emptied_once_that_is_possible() {
     let programs = Postgres::programs_of(18).expect("PostgreSQL 18");
@@ -510,9 +502,8 @@ async fn the_doctor_counts_the_connections_of_all_users() {
     assert!(about().await);
 }
 
-/// Regression: a procedure that hands the lock over, commits that, and then may not notify the next
-/// holder counted as one that the user may not execute at all. So the former holder was told that it
-/// had lost the lock, and `leasehold run` ended with exit code 70.
+/// Regression: a procedure that commits a hand-over and then may not notify counted as refused: the
+/// former holder was told that it had lost the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_by_a_role_that_may_not_notify_is_no_loss() {
     let (server, db) = served().await;

@@ -1,7 +1,5 @@
-//! PostgreSQL: the list of checks, writers whose lock is checked in their transaction, and servers
-//! that are killed, hang, lose connections and refuse, and tables that other programs write to:
-//! there are never two holders, every grant whose answer was lost is released, and each error names
-//! its cause and a remedy.
+//! PostgreSQL: the checks, checked writers, servers that are killed, hang, lose connections and refuse,
+//! and foreign writes: never two holders, no grant left, and errors with cause and remedy.
 
 mod checked;
 mod clock;

@@ -87,13 +87,11 @@ async fn a_server_that_hangs_is_named_as_the_cause_and_so_is_one_that_is_gone() 
     let error = locks.mutex("k").lock().await.unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
     server.restart();
-    // A lock that was released just before the kill may still be held: a release is not flushed
-    // before it is answered.
+    // A lock released just before the kill may still be held: an answered release is not flushed.
     take(&locks, "another").await.release().await.unwrap();
 }
 
-/// With synchronous replication and without a standby, a commit is done, and its answer never
-/// comes.
+/// With synchronous replication and no standby, a commit is done, and its answer never comes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_whose_commit_was_never_answered_is_given_back() {
     // Several keys are granted in a transaction of several statements.
@@ -103,8 +101,7 @@ async fn a_grant_whose_commit_was_never_answered_is_given_back() {
         let asks = Locks::builder().ttl(60 * SECOND).outage_limit(SECOND).connect(&url).await.unwrap();
         let other = process(&url, 60 * SECOND).await;
         standby(&db, "nobody").await;
-        // The server waits for a standby only once its checkpointer has read the settings; releases
-        // never wait for one.
+        // The server waits for a standby only once its checkpointer has read the settings.
         let asked = tokio::spawn(async move {
             loop {
                 match asks.mutex_all(keys).lock().await {
@@ -133,8 +130,7 @@ async fn standby(db: &Client, names: &str) {
 /// The condition of a session with a commit that waits for a standby.
 const WAITS_FOR_A_STANDBY: &str = "wait_event = 'SyncRep'";
 
-/// The connection breaks after the commit that hands the lock over to a waiter of the same process.
-/// Nothing but the lost answer would have told it.
+/// The connection breaks after the commit that hands the lock to a waiter of the same process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_whose_turn_was_in_an_answer_that_is_lost_asks_at_once() {
     let (server, db) = served().await;
@@ -169,8 +165,7 @@ async fn a_waiter_whose_turn_was_in_an_answer_that_is_lost_asks_at_once() {
     panic!("{told_after:?}");
 }
 
-/// In which order a runtime drops its tasks depends on their numbers. The one that serves requests
-/// may be dropped after a release that waits for it.
+/// A runtime may drop the task that serves requests after a release that waits for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_is_released_although_its_runtime_has_ended() {
     let server = server(&[]).await;
@@ -212,8 +207,7 @@ async fn all_waiters_of_a_process_ask_again_once_it_listens() {
     waits.join_all().await;
 }
 
-/// Regression: a listener blamed a pooler, and waited for half a minute, because the connection for
-/// requests was not back yet.
+/// Regression: the listener blamed a pooler, because the connection for requests was not back yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_that_is_back_first_blames_no_pooler_and_tries_again_soon() {
     let (server, db) = served().await;
@@ -275,8 +269,7 @@ async fn a_session_that_hangs_is_replaced() {
     signal(&hung, Signal::CONT);
 }
 
-/// They are renewed in one transaction. If each were then asked for alone, the session would keep all
-/// requests waiting for a second and a half each.
+/// If each were then asked for alone, the session would keep all requests waiting.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_leases_that_are_renewed_together_wait_for_a_session_that_hangs_only_once() {
     let (server, db) = served().await;
@@ -300,9 +293,8 @@ async fn many_leases_that_are_renewed_together_wait_for_a_session_that_hangs_onl
     signal(&hung, Signal::CONT);
 }
 
-/// Regression: after a transaction without an answer, its connection was used again. When the
-/// server went on, what was asked next belonged to that transaction, and was answered but never
-/// committed.
+/// Regression: a connection was used again after a transaction without an answer: what came next
+/// belonged to it, and was answered but never committed.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_asked_after_a_transaction_without_an_answer_is_no_part_of_it() {
     let server = server(&[]).await;

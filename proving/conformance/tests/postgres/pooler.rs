@@ -1,5 +1,4 @@
-//! Behind PgBouncer in transaction mode, which gives each transaction any session: everything but
-//! push works.
+//! Behind PgBouncer in transaction mode, where any session may serve: all but push works.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -65,8 +64,7 @@ async fn behind_a_pooler_in_transaction_mode_everything_but_push_works() {
     assert_eq!(locks.unwrap().get::<_, i64>(0), 0, "a session of the pool keeps a lock");
 }
 
-/// Regression: a waiter had no answer before it was known whether push works, so the store seemed to
-/// be out of reach.
+/// Regression: a waiter had no answer until it was known whether push works.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_wait_for_a_lock_that_is_held_names_its_holder() {
     let server = server(&[]).await;
@@ -108,9 +106,8 @@ impl Runtime for Hasty {
     }
 }
 
-/// Regression: each try of push, and each diagnosis, listened on a channel of its own. The pooler's
-/// sessions keep listening, so a process that waited for a day left thousands of channels on them,
-/// each of which the server compares with every message.
+/// Regression: each try of push listened on a channel of its own, and the pooler's sessions keep
+/// listening: thousands of channels after a day, each compared with every message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_does_not_collect_the_channels_on_which_push_was_tried() {
     let server = server(&["log_statement=all"]).await;
@@ -164,8 +161,7 @@ async fn a_process_behind_a_pooler_that_is_gone_costs_one_claim_window() {
     assert!((window..5 * window / 2).contains(&gap), "{gap:?} for three waiters of one process");
 }
 
-/// Regression: an error of the pooler itself counted as the server's answer to a grant, which was
-/// executed after the release.
+/// Regression: the pooler's error counted as the answer to a grant, which ran after the release.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_the_pooler_gave_up_is_released_also_if_the_server_serves_it_later() {
     let server = server(&[]).await;
@@ -196,8 +192,7 @@ async fn a_grant_that_the_pooler_gave_up_is_released_also_if_the_server_serves_i
     assert!(!observer.mutex("k").is_locked().await.unwrap());
 }
 
-/// Regression: it counted as a server that is out of reach for a while, so a command waited for it for
-/// ever.
+/// Regression: it counted as a server out of reach, and a command waited for it for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_in_statement_mode_is_refused_at_once_and_the_error_says_what_to_do() {
     let server = server(&[]).await;

@@ -104,8 +104,7 @@ pub(crate) fn signal(sessions: &[i32], signal: Signal) {
     }
 }
 
-/// Several tasks of several processes that acquire one lock again and again, and check that no
-/// other of them considers itself the holder.
+/// Tasks of several processes that acquire one lock repeatedly, and check that no other believes in it.
 pub(crate) struct Crowd {
     scene: Arc<Scene>,
     tasks: Vec<JoinHandle<()>>,

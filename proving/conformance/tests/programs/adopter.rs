@@ -28,8 +28,7 @@ async fn adopt(store: &str) {
     std::future::pending::<()>().await;
 }
 
-/// Regression: the lock belonged to no process until the first renewal, after a third of the TTL.
-/// Without renewal, it was kept for as long as the transfer was to last.
+/// Regression: until the first renewal, after a third of the TTL, the lock belonged to no process.
 #[tokio::test]
 async fn the_lock_of_an_adopter_that_is_killed_is_free_at_once_in_a_file() {
     if let Ok(store) = std::env::var(STORE) {

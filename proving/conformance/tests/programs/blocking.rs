@@ -46,8 +46,7 @@ fn threads_that_block_take_turns() {
     });
 }
 
-/// tokio makes a task pause after some operations; code that blocks inside a task never reaches the
-/// pause, and used to hang forever.
+/// tokio pauses a task after some operations; code that blocks inside it used to hang forever.
 #[test]
 fn a_task_of_a_runtime_of_one_thread_may_block_for_as_many_locks_as_it_likes() {
     on_every_store(|connect| {
@@ -65,8 +64,7 @@ fn a_task_of_a_runtime_of_one_thread_may_block_for_as_many_locks_as_it_likes() {
     });
 }
 
-/// A server without RESP3 needs a second connection for pushes. A thread that had to wait opened it
-/// by itself, and panicked, because it is in no runtime.
+/// A server without RESP3 needs a second connection for pushes; opening it in a thread panicked.
 #[test]
 fn threads_wait_at_a_server_without_resp3() {
     let server = Server::start(Flavor::Redis50);

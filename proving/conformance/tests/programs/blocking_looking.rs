@@ -1,5 +1,4 @@
-//! The view of locks in a blocking program, and a check that the blocking API has every function of
-//! the async one.
+//! Locks seen by a blocking program, and that the blocking API has every function of the async one.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,5 +1,4 @@
-//! Readers, permits and jobs for blocking programs: in a plain thread, and even in an async
-//! runtime.
+//! Readers, permits and jobs of blocking programs, in a plain thread and inside async runtimes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,8 +15,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 type Fine = Result<u32, String>;
 
-/// Runs a test in a plain thread, in a task of a single-threaded runtime, and in one of a
-/// multi-threaded runtime.
+/// Runs a test in a plain thread and in a task of each kind of runtime.
 fn in_every_surrounding(test: impl Fn() + Send + Sync + Clone + 'static) {
     test();
     let runtimes: [fn() -> Runtime; 2] = [

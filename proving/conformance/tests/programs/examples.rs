@@ -178,8 +178,7 @@ example!(own_store, |test| {
     assert_eq!(said(test, None), ["free for others: false", "free for others: true"]);
 });
 
-/// An example that nobody runs is not known to work. A store has more than ten methods, so its
-/// example may be longer.
+/// An example that nobody runs may not work. One of a store, with ten methods, may be longer.
 #[test]
 fn every_example_is_run_here_and_fits_on_a_page() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/leasehold/examples");

@@ -75,8 +75,7 @@ async fn one_of_ten_simultaneous_callers_does_the_job_in_each_period_and_nobody_
     }
 }
 
-/// True if less than a second has passed since then, by the clock that all stores of this machine
-/// use.
+/// True if less than a second has passed since then, by the machine's clock.
 fn is_of_now(at: leasehold::Stamp) -> bool {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
     now < u128::from(at.as_micros()) + 1_000_100

@@ -15,8 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::place::new_file;
 
-/// The environment variable that tells a test which program to be, and the URLs of its stores;
-/// several for a quorum.
+/// The environment variables: which program a test is to be, and its stores' URLs.
 const PROGRAM: &str = "LEASEHOLD_TEST_PROGRAM";
 const STORES: &str = "LEASEHOLD_TEST_STORES";
 
@@ -218,9 +217,7 @@ fn a_program_that_ends_leaves_no_lock_in_a_file() {
     });
 }
 
-/// A hanging server delays the end of a program by two seconds in all, however many locks it held,
-/// and not by the rest of the lease. With locks on a thread of their own it was two seconds for each
-/// lock.
+/// A hanging server delays the end by two seconds in all, however many locks the program held.
 #[test]
 fn a_program_ends_although_the_server_is_silent() {
     is_program_or(|| {
@@ -246,8 +243,7 @@ fn a_program_ends_although_the_server_is_silent() {
     });
 }
 
-/// The task that was connecting is never run again, and may be dropped after the release that waits
-/// for it.
+/// The connecting task never runs again, and may be dropped after the release that waits for it.
 #[test]
 fn a_guard_is_released_although_its_runtime_ended_while_it_was_connecting() {
     let server = Server::start(Flavor::Valkey91);

@@ -1,5 +1,4 @@
-//! What programs do with locks: block a thread or run a runtime, elect leaders, run jobs, handle
-//! errors, and end. The examples are among them.
+//! What programs do with locks: block, elect, run jobs, handle errors, and end; and the examples.
 
 mod adopter;
 mod blocking;

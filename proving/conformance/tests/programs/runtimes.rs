@@ -82,8 +82,7 @@ fn requests_in_another_runtime_say_that_the_runtime_that_keeps_the_locks_has_end
     drop(guard);
 }
 
-/// A runtime ended before it had run the keeper even once, and a guard considered itself valid that
-/// nothing would ever renew.
+/// Regression: a guard considered itself valid although its runtime ended before the keeper ran.
 #[test]
 fn a_runtime_that_ends_at_once_takes_its_guards_along() {
     let connected = Builder::new_current_thread().enable_all().build().unwrap();
@@ -139,8 +138,7 @@ fn locks_in_memory_can_be_made_and_dropped_without_any_runtime() {
     assert!(taken.is_ok() && begun.elapsed() < Duration::from_secs(5));
 }
 
-/// Tokio's paused clock raced ahead of leases and waits, which used real time: a test's timeout of
-/// an hour fired after 58 ms.
+/// Regression: tokio's paused clock raced ahead of leases in real time: an hour fired after 58 ms.
 #[tokio::test(start_paused = true)]
 async fn locks_in_memory_follow_a_clock_that_a_test_has_paused() {
     const HOUR: Duration = Duration::from_secs(3600);

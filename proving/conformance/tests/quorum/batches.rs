@@ -10,8 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::world::{MAX_TTL, Process, SECOND, TTL, World, holding, process_of};
 
-/// Of two kinds, so that an answer that is given to the wrong request is mostly one for the other
-/// kind.
+/// Of two kinds, so that an answer to the wrong request is mostly one of the wrong kind.
 fn keys() -> Vec<String> {
     ["left", "served"].iter().flat_map(|kind| (0..8).map(move |nth| format!("{kind}{nth}"))).collect()
 }
@@ -105,8 +104,7 @@ async fn requests_that_wait_for_a_batch_when_their_key_is_refused_are_made_alone
     drop(guard);
 }
 
-/// A batch counts as in flight until its attempts can be decided, and not until its slowest member
-/// has answered.
+/// A batch is in flight until its attempts are decided, not until its slowest member answers.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_hangs_delays_no_batch() {
     for alone in [None, Some(0), Some(1), Some(2)] {
@@ -182,8 +180,7 @@ async fn a_request_that_is_dropped_before_its_batch_leaves_reaches_no_member() {
     }
 }
 
-/// A majority has released when the program's runtime ends, and one member has not answered. In
-/// which order a runtime drops its tasks depends on their numbers.
+/// A majority has released when the runtime ends, and one member has not answered.
 #[test]
 fn a_release_in_a_batch_that_ends_with_its_runtime_is_made_again() {
     for tasks_before in 0..16 {

@@ -25,8 +25,7 @@ fn split(members: u8) -> (World, Process, Process) {
     (world, one, other)
 }
 
-/// redlock 5 counts votes for and against and waits for one of them to be a majority; here neither
-/// ever was, and both calls hung.
+/// redlock 5 waits for a majority for or against; here there never is one, and both calls hung.
 #[tokio::test(start_paused = true)]
 async fn an_even_split_settles_within_three_rounds_and_the_other_is_served_next() {
     for members in [2, 4] {
@@ -85,8 +84,7 @@ async fn a_waiter_is_woken_and_does_not_poll() {
     drop(guard);
 }
 
-/// The member whose queue they are in hangs: the first waiter of this process notices, and all of
-/// them continue at the next member.
+/// The first waiter of this process notices, and all of them continue at the next member.
 #[tokio::test(start_paused = true)]
 async fn waiters_move_to_the_next_member_when_the_queue_member_dies() {
     let world = World::of(3);
@@ -110,8 +108,7 @@ async fn waiters_move_to_the_next_member_when_the_queue_member_dies() {
     assert!(world.is_empty());
 }
 
-/// Each process considers another member the first that answers. node-redlock makes all of them
-/// retry, each after a random delay.
+/// Each process calls another member the first. node-redlock makes all retry at random.
 #[tokio::test(start_paused = true)]
 async fn rivals_in_different_queues_are_all_served() {
     let world = World::of(3);
@@ -134,8 +131,7 @@ async fn rivals_in_different_queues_are_all_served() {
     timeout(6 * TTL, tasks.join_all()).await.expect("nobody starves");
 }
 
-/// Two readers that had to raise their fences chose the same number: 14 of 1,468 were shared
-/// without any fault.
+/// Regression: two readers raised to the same number: 14 of 1,468 fences were shared.
 #[tokio::test(start_paused = true)]
 async fn readers_that_ask_at_once_have_fences_of_their_own() {
     use rand::rngs::StdRng;

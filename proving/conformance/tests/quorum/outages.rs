@@ -25,8 +25,7 @@ async fn second_acquisition_with(silent: &[usize], fate: &CallFate) -> Duration 
     took
 }
 
-/// redlock 4 and 5 and redis-dlm wait for all servers: with one of them stopped, acquiring never
-/// returned.
+/// redlock 4 and 5 and redis-dlm wait for all servers: with one stopped, acquiring never returned.
 #[tokio::test(start_paused = true)]
 async fn a_hung_member_slows_nobody_whichever_it_is() {
     assert_eq!(second_acquisition_with(&[], &CallFate::Fair).await, TRIP);
@@ -76,8 +75,7 @@ async fn with_a_majority_killed_the_error_names_each_member_and_comes_in_time() 
     }
 }
 
-/// With most members hung, a command that had given up in time used to end seconds late: a close
-/// without guards waited a second time, for releases that had not been started.
+/// Regression: with most members hung, a close without guards waited a second time.
 #[tokio::test(start_paused = true)]
 async fn a_close_without_guards_takes_no_longer_than_it_may_while_a_majority_is_hung() {
     let world = World::of(5);
@@ -93,8 +91,7 @@ async fn a_close_without_guards_takes_no_longer_than_it_may_while_a_majority_is_
     assert_eq!(world.taken(), 0, "nothing is left at those that answer");
 }
 
-/// A refused process used to end before its releases were sent, and its grants at a minority kept
-/// others out for a TTL.
+/// Regression: a refused process ended before its releases were sent, and its grants lasted a TTL.
 #[tokio::test(start_paused = true)]
 async fn a_close_waits_for_what_a_refused_request_left_at_a_minority() {
     let late = Duration::from_millis(50);
@@ -128,8 +125,7 @@ async fn a_member_that_refuses_for_good_differs_from_a_silent_one() {
     assert_eq!(process.store.under_way(), 0);
 }
 
-/// A grant in the socket of a stopped member is executed when the member continues, long after the
-/// caller has gone.
+/// A member that continues executes what is in its socket, long after the caller has gone.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_late_is_undone_behind_the_callers_back() {
     for by in [SECOND / 4, SECOND, 3 * SECOND] {
@@ -163,8 +159,7 @@ async fn a_loser_releases_also_at_members_that_were_silent() {
     assert!(world.is_empty());
 }
 
-/// A caller that has to wait releases what it was granted meanwhile, and asks there again in the
-/// next round. The release of the first round may arrive after that.
+/// A caller that waits releases its grants and asks again; the first round's release may come later.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_comes_late_does_not_free_what_the_next_round_was_granted() {
     let by = SECOND * 2 / 5;
@@ -187,8 +182,7 @@ async fn a_release_that_comes_late_does_not_free_what_the_next_round_was_granted
     assert!(world.is_empty());
 }
 
-/// A majority granted, and so did the third member, whose answer was lost. A release that went only
-/// to members whose grant was known left the lock there until it expired, and no test noticed.
+/// A release that goes only where a grant is known leaves the lock where the answer was lost.
 #[tokio::test(start_paused = true)]
 async fn a_guard_is_released_also_at_a_member_whose_answer_was_lost() {
     let (world, process) = process_of(3);
@@ -202,9 +196,8 @@ async fn a_guard_is_released_also_at_a_member_whose_answer_was_lost() {
     assert!(world.is_empty());
 }
 
-/// Three of five members were stopped for longer than the longest TTL. A waiter in the queue of one
-/// of them had given up, and tried to remove itself only for as long as a lease could have lasted
-/// there; the whole queue was still there when the member continued.
+/// Regression: members were stopped for longer than the longest TTL; a waiter that had given up tried
+/// to leave only for as long as a lease could have lasted there.
 #[tokio::test(start_paused = true)]
 async fn a_place_in_the_queue_is_given_up_even_after_its_member_was_silent_beyond_the_longest_ttl() {
     let world = World::of(3);
@@ -225,9 +218,8 @@ async fn a_place_in_the_queue_is_given_up_even_after_its_member_was_silent_beyon
     drop(guard);
 }
 
-/// A member that is slower than the majority has not answered the grant when it is asked to
-/// release. If it answers that it released something, that was the grant; after any other answer,
-/// the grant is undone when it ends.
+/// A slow member has not answered the grant when it is asked to release. Unless it says that it
+/// released something, the grant is undone when it ends.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_only_slow_is_asked_to_grant_once_and_to_release_once() {
     let slow = Duration::from_millis(50);
@@ -246,8 +238,7 @@ async fn a_member_that_is_only_slow_is_asked_to_grant_once_and_to_release_once()
     }
 }
 
-/// Regression: a lock that was acquired after a wait has another id at each member, but was released
-/// by its first id there.
+/// Regression: after a wait, the lock has other ids at members, but was released by the first.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_missed_a_transfer_releases_the_lock_when_it_is_back() {
     let world = World::of(3);
@@ -268,9 +259,8 @@ async fn a_member_that_missed_a_transfer_releases_the_lock_when_it_is_back() {
     assert_eq!(next.store.under_way(), 0);
 }
 
-/// Regression: a member that had been away had a greater fence than the agreed one, and was named as
-/// the adopter's. So a release that was tried again took the adopter for a later holder, and returned
-/// as if it had released the lock.
+/// Regression: a member that had been away named a greater fence than the agreed one, so a repeated
+/// release took the adopter for a later holder, and returned as if it had released the lock.
 #[tokio::test(start_paused = true)]
 async fn a_transferred_lock_that_was_adopted_is_not_said_to_be_released_whatever_fence_a_member_has() {
     let (world, giver) = process_of(3);
@@ -295,8 +285,7 @@ async fn a_transferred_lock_that_was_adopted_is_not_said_to_be_released_whatever
     assert!(adopted.is_held() && matches!(released, Err(TransferError::Lost(_))), "{released:?}");
 }
 
-/// It cannot know whether the lock was adopted elsewhere and released meanwhile, and a later holder has
-/// a greater fence.
+/// The lock may have been adopted and released elsewhere; a later holder has a greater fence.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_missed_a_transfer_confirms_no_adoption() {
     let world = World::of(3);
@@ -313,8 +302,7 @@ async fn a_member_that_missed_a_transfer_confirms_no_adoption() {
     adopter.locks.adopt(&token).await.unwrap().release().await.unwrap();
 }
 
-/// Regression: a member that missed an adoption kept the lock for whoever had the token, until the
-/// time for the adoption was over: longer than the adopter held it. And when another member failed,
+/// Regression: a member that missed an adoption kept the lock for the token. When another one failed,
 /// the adopter lost its lease, although two of three members answered.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_missed_an_adoption_keeps_nothing_for_the_token() {

@@ -103,8 +103,7 @@ async fn run(seed: u64) -> usize {
     // All at once: an aborted task releases, which is not recorded.
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     sleep(3 * MAX_TTL).await;
-    // A member that hung for long does not learn that a waiter has gone; its records have expired
-    // all the same.
+    // A member that hung for long does not learn that a waiter has gone, but its records expire.
     let left: Vec<_> = world.members.iter().map(|member| member.dump()).collect();
     let empty = left.iter().all(|records| records.locks.is_empty() && records.queues.is_empty());
     assert!(empty, "seed {seed}: something is left: {left:?}");

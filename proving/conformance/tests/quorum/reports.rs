@@ -78,8 +78,7 @@ async fn a_renewal_that_finds_the_lease_gone_says_at_which_members() {
     let world = World::of(3);
     let guard = world.process().locks.mutex("k").renewal(leasehold::Renewal::Off).lock().await.unwrap();
     end_at(&world, &[0, 1, 2], &guard).await;
-    // At a member that a lease was not broken at, a renewal takes it again: so somebody else has
-    // it.
+    // Where a lease was not broken, a renewal takes it again: so somebody else has it.
     let other = world.process();
     let theirs = other.locks.mutex("k").lock().await.unwrap();
     let text = votes(Error::from(guard.renew(TTL).await.unwrap_err()).quorum_report());

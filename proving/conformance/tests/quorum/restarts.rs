@@ -6,9 +6,8 @@ use tokio::time::sleep;
 
 use super::world::{MAX_TTL, SECOND, TTL, World, holding, process_of};
 
-/// Redlock's flaw, as described by Kleppmann: a lock is held at two of three members, one of the
-/// two is restarted without its data, and together with the third it forms a majority for somebody
-/// else.
+/// Redlock's flaw (Kleppmann): a lock is held at two of three members; one of them, restarted without
+/// data, forms a majority with the third for somebody else.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_was_restarted_empty_helps_nobody_to_a_second_lock() {
     let world = World::of(3);
@@ -40,8 +39,7 @@ async fn a_quarantined_member_is_named_with_the_time_that_is_left() {
     assert!(words.iter().all(|words| text.contains(words)), "{text}");
 }
 
-/// All members are restarted one after the other, each once the one before votes again: a held lock
-/// stays held, also one that was adopted, and fences never fall.
+/// Each restarts once the one before votes again: locks stay held, adopted ones too, and fences rise.
 #[tokio::test(start_paused = true)]
 async fn a_guard_outlives_rolling_restarts_and_fences_rise_across_them() {
     let (world, process) = process_of(3);
@@ -82,8 +80,7 @@ async fn when_all_have_forgotten_the_guard_is_lost_and_nobody_is_granted_before_
     assert!(world.time.passed() - begun >= MAX_TTL && taken.fence() > guard.fence());
 }
 
-/// The first lock of a new quorum used to fail at the outage limit, with an error that said that
-/// its stores had been restarted.
+/// Regression: a new quorum's first lock failed at the outage limit, as if its stores had restarted.
 #[tokio::test(start_paused = true)]
 async fn the_first_lock_of_a_new_quorum_waits_until_its_members_vote_and_a_try_is_refused_at_once() {
     let world = World::of(3);

@@ -6,8 +6,7 @@ use tokio::time::{sleep, timeout};
 
 use super::world::{SECOND, TTL, World, holding, process_of};
 
-/// redlock 4 unlocks everywhere if an extension fails: after one transient error at two of three
-/// servers, the keys were gone at all three while the work continued.
+/// redlock 4 unlocks everywhere if an extension fails: one transient error lost all three keys.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_fails_unlocks_nothing() {
     let (world, process, guard) = holding(3).await;
@@ -20,8 +19,7 @@ async fn a_renewal_that_fails_unlocks_nothing() {
     assert!(guard.is_held());
 }
 
-/// redlock 5 leaves the keys of a failed attempt in place, and its next attempt, with another
-/// value, is refused because of them: it waits for its own leftovers to expire.
+/// redlock 5 leaves the keys of a failed attempt, and waits for its own leftovers to expire.
 #[tokio::test(start_paused = true)]
 async fn a_retry_is_not_blocked_by_what_the_attempt_before_left() {
     let (_world, process) = process_of(3);
@@ -34,8 +32,7 @@ async fn a_retry_is_not_blocked_by_what_the_attempt_before_left() {
     assert!(guard.attempts() > 1);
 }
 
-/// redlock 5 retries the release of an expired lock for two seconds, and then fails without naming
-/// a reason.
+/// redlock 5 retries the release of an expired lock for two seconds, and names no reason.
 #[tokio::test(start_paused = true)]
 async fn releasing_an_expired_lock_says_so_at_once() {
     let world = World::of(3);

@@ -73,8 +73,7 @@ fn joins(cluster: &Cluster, locks: &Locks, nth: i64, tell: impl FnOnce() + Send 
     task
 }
 
-/// Key by key, with pauses in which the slot is on neither node completely, and all at once:
-/// requests in the meantime wait a little, without an error.
+/// Key by key with pauses, and all at once: requests meanwhile wait a little, without an error.
 async fn slots_move_under_load(flavor: Flavor) {
     let cluster = Arc::new(Cluster::start(flavor, 3, 0));
     let ledger = Arc::new(Ledger::default());
@@ -129,8 +128,7 @@ on_each! { slots_move_under_load:
     moving_slots_under_load_cause_no_error_on_9_1 on Valkey91,
 }
 
-/// Free or queued, an acquisition costs a grant and a release; finding the owner costs nothing
-/// then.
+/// Free or queued, an acquisition costs a grant and a release, and finding the owner nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquisition_takes_two_commands() {
     const EACH: u64 = 100;
@@ -143,8 +141,7 @@ async fn an_acquisition_takes_two_commands() {
     for name in NAMES {
         cycle(name).await;
     }
-    // A process that holds a lock for a moment subscribes to breaks at every node, once; that is
-    // not to be counted below.
+    // Its first held lock subscribes a process to breaks at every node: not counted below.
     let guard = locks.mutex("plain").lock().await.unwrap();
     let nodes = cluster.nodes().len() as u64;
     cluster.wait_until("it listens at every node", || asked(&cluster, &["subscribe"]) == nodes);
@@ -181,8 +178,7 @@ async fn an_acquisition_takes_two_commands() {
     assert!(asked_for <= 2 * 4 * EACH + 8, "{asked_for} commands for {} acquisitions", 4 * EACH);
 }
 
-/// The queue moves with its slot, but nobody is subscribed at the new node, and the old one is
-/// silent.
+/// The queue moves with its slot, but nobody is subscribed at the new node.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_is_found_again_when_the_slot_has_moved() {
     for flavor in [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91] {
@@ -229,8 +225,7 @@ async fn a_waiter_that_was_skipped_because_the_slot_moved_gets_its_turn_soon() {
     assert!(released.elapsed() < SECOND, "{:?}", released.elapsed());
 }
 
-/// During the move, neither node has everything that may belong to the key, so neither serves it;
-/// requests in the meantime are executed at the new node.
+/// During the move neither node has all of a key; requests meanwhile are executed at the new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_is_released_while_its_slot_moves_is_handed_on_when_it_is_there() {
     for (flavor, waiting) in [
@@ -257,8 +252,7 @@ async fn a_lock_that_is_released_while_its_slot_moves_is_handed_on_when_it_is_th
     }
 }
 
-/// A renewal waits for every node that it is sent to, but for none of them so long that leases at
-/// another end.
+/// A renewal waits for every node, but for none so long that leases at another end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stops_costs_no_lease_at_the_others() {
     let configure = |setup: servers::Setup| setup.arg("cluster-require-full-coverage", "no");
@@ -291,8 +285,7 @@ async fn a_node_that_stops_costs_no_lease_at_the_others() {
     }
 }
 
-/// The replica takes over within the time that the cluster needs; the lease is there if it was
-/// replicated.
+/// The replica takes over in the cluster's time; the lease is there if it was replicated.
 async fn a_master_dies(flavor: Flavor) {
     let cluster = Arc::new(Cluster::start(flavor, 3, 1));
     let (here, there) = (locks(&cluster).await, locks(&cluster).await);
@@ -352,8 +345,7 @@ on_each! { a_master_dies:
     a_replica_in_its_masters_place_is_found_on_9_1 on Valkey91,
 }
 
-/// Regression: the quorum scanned the first node of the cluster again and again. So a watch found no
-/// lock of the other nodes, and never came to the end of its first pass.
+/// Regression: the quorum scanned the cluster's first node again and again, and no other.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_of_a_quorum_goes_through_every_node_of_a_cluster_among_its_members() {
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);

@@ -1,5 +1,4 @@
-//! Members of a quorum that consist of several servers: a cluster, and the master that sentinels
-//! name.
+//! Members of a quorum that are several servers: a cluster, and the master that sentinels name.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,8 +21,7 @@ fn quorum(one: &Server, followed: &str, other: &Server) -> Locks {
     Locks::builder().ttl(2 * SECOND).outage_limit(SECOND).quorum(stores, MAX_TTL).unwrap()
 }
 
-/// Regression: the cluster refused each such request, and the two servers granted it. So the locks
-/// worked until one of the two was down.
+/// Regression: the cluster refused each such request, and only the two servers granted it.
 #[tokio::test]
 async fn keys_of_different_slots_are_refused_by_a_quorum_with_a_cluster() {
     let urls = ["redis://127.0.0.1:1", "redis+cluster://127.0.0.1:2", "redis://127.0.0.1:3"];
@@ -77,8 +75,7 @@ async fn votes_once_it_has_abstained(flavor: Flavor) {
     drop(granted(&locks, b"plain").await);
     tokio::time::sleep(SECOND).await;
 
-    // From here on, the cluster's vote decides the majority, also for names that nobody asked
-    // for before.
+    // From here on, the cluster's vote decides, also for names that nobody asked for before.
     other.stop();
     let mut last = 0;
     for name in NAMES {
@@ -136,8 +133,7 @@ async fn a_node_that_lost_its_data_abstains_for_what_it_may_have_forgotten() {
     let fence = guard.fence();
     let node = cluster.owner(slot_of(b"plain"));
     node.text(&["FLUSHALL"]);
-    // The two others hold it, so the node that forgot it cannot grant it to anybody together with
-    // one of them.
+    // The two others hold it, so the node that forgot it cannot grant it to anybody.
     other.stop();
     let rival = quorum(&one, &cluster.url(), &other);
     one.text(&["DEL", "plain"]);

@@ -20,10 +20,8 @@ pub(super) fn voting(server: &Server) -> AnyStore {
     AnyStore::from_url(&format!("{}?quarantine=no", server.url())).unwrap()
 }
 
-/// Regression: one member missed that a lock was adopted, and another one came back from an older
-/// snapshot, in which the lock still waited for somebody to adopt it. These two made a majority for a
-/// second adopter, because a member that may have forgotten leases abstained from grants and
-/// renewals, and not from transfers.
+/// Regression: one member missed an adoption, and another came back from an older snapshot: a majority
+/// for a second adopter, because quarantined members did not abstain from transfers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_came_back_from_an_older_snapshot_helps_no_second_process_to_adopt_a_lock() {
     let [one, two, three] = [(); 3].map(|()| Server::start(Flavor::Valkey91));
@@ -222,9 +220,8 @@ async fn scripts_that_the_server_forgot_are_sent_again_unnoticed() {
     }
 }
 
-/// A user with permissions for other keys kept publishing that a lease was broken at a server that
-/// lost it. The quorum believed that, and never let this server take the lease again: the next
-/// failure of another server would have ended it.
+/// A user without rights to the key kept publishing that its lease was broken at a server that lost it.
+/// The quorum believed that: another server's failure would have ended the lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_takes_a_lease_again_whatever_strangers_say_of_a_break() {
     let rules = "on >secret ~other:* &leasehold:* -@all +publish";
@@ -263,8 +260,7 @@ async fn a_member_takes_a_lease_again_whatever_strangers_say_of_a_break() {
     guard.release().await.unwrap();
 }
 
-/// Regression: a guard that outlived its runtime was lost, but its lock was not released before that
-/// guard was dropped.
+/// Regression: a guard that outlived its runtime was lost, but its lock stayed until it was dropped.
 #[test]
 fn the_lock_of_a_guard_that_outlives_its_runtime_is_released_at_the_end_of_the_runtime() {
     let server = Server::start(Flavor::Valkey91);

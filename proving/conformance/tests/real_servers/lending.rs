@@ -76,8 +76,7 @@ async fn locks_over_a_pool_come_back_after_a_restart_and_a_hang() {
     locks.mutex("k").lock().within(LIMIT).await.unwrap().release().await.unwrap();
 }
 
-/// Regression: the connection to a master that had become a replica was kept for as long as it
-/// lasted, although the pool gave out connections to the new master, and every request was refused.
+/// Regression: the connection to a former master was kept, although the pool had the new one.
 #[tokio::test]
 async fn locks_over_a_pool_follow_it_to_the_new_master() {
     let (old, new) = (Server::start(Flavor::Redis82), Server::start(Flavor::Redis82));
@@ -97,9 +96,8 @@ async fn locks_over_a_pool_follow_it_to_the_new_master() {
     locks.mutex("k").lock().within(LIMIT).await.unwrap().release().await.unwrap();
 }
 
-/// Regression: a connection to a master that had become a replica went back into its pool, which lent
-/// it again and again, because it still answered. So locks over a pool with one address, which led to
-/// the new master by then, were refused for as long as that connection lasted.
+/// Regression: a connection to a former master went back into its pool, which lent it again and again,
+/// because it still answered.
 #[tokio::test]
 async fn locks_over_a_pool_with_one_address_follow_it_to_the_new_master() {
     let (old, new) = (Server::start(Flavor::Redis82), Server::start(Flavor::Redis82));
@@ -123,8 +121,7 @@ async fn locks_over_a_pool_with_one_address_follow_it_to_the_new_master() {
     locks.mutex("k").lock().within(LIMIT).await.unwrap().release().await.unwrap();
 }
 
-/// Tasks that hold all other connections while they wait for a lock do not prevent its renewal: the
-/// locks keep one connection.
+/// Tasks that wait with all other connections do not prevent renewal: the locks keep one.
 #[tokio::test]
 async fn a_pool_that_is_used_up_does_not_stop_renewals() {
     const TTL: Duration = Duration::from_millis(600);
@@ -178,8 +175,7 @@ fn threads_that_block_have_locks_over_lent_connections() {
     }
 }
 
-/// Regression: the function was called by the thread that asked for a lock, and not in a task, so one
-/// that made a timer panicked there.
+/// Regression: the asking thread called the function outside of a task, where timers panic.
 #[test]
 fn the_function_that_lends_a_connection_is_called_in_a_task() {
     let server = Server::start(Flavor::Valkey91);
@@ -202,8 +198,7 @@ fn a_pool_is_lent_outside_of_a_runtime_too() {
     locks.mutex("k").lock().wait().unwrap().release().unwrap();
 }
 
-/// The connection belongs to a runtime that has ended, and its task may be dropped after the release
-/// that waits for it. So the pool is asked for another one.
+/// The connection's runtime has ended, and its task may be dropped last: the pool gives another one.
 #[test]
 fn a_guard_over_a_pool_is_released_although_its_runtime_has_ended() {
     let server = Server::start(Flavor::Valkey91);

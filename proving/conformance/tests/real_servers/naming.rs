@@ -53,8 +53,7 @@ async fn locks_of_redlock_net_shedlock_and_exclusive_lock_exclude_ours_and_ours_
     }
 }
 
-/// A prefix that a library was configured with replaces its default; a prefix of Leasehold is part
-/// of the name.
+/// A library's configured prefix replaces its default; a prefix of Leasehold is part of the name.
 #[tokio::test]
 async fn a_prefix_is_a_part_of_the_name() {
     let locks = Locks::builder().prefix("billing:").naming(Naming::RedLockNet).in_memory().unwrap();

@@ -203,8 +203,7 @@ async fn redis_dlm_waiting_takes_nothing_off_the_lease_and_held_is_not_dead() {
     sleep(2 * SECOND).await;
     guard.release().await.unwrap();
     let late = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
-    // It waited for twice its TTL. The lease of a lock that is handed over is counted from when
-    // this process last heard from the server.
+    // It waited for twice its TTL. A handed-over lease counts from when the server was last heard.
     assert!(late.is_held() && late.remaining() > SECOND / 10, "{:?}", late.remaining());
     let held = here.mutex("k").lock().within(Duration::ZERO).await.unwrap_err();
     assert!(matches!(held, LockError::TimedOut { .. }), "{held:?}");

@@ -1,5 +1,4 @@
-//! The lists of checks, on every store: on memory, files, servers, clusters, quorums of them, and
-//! on an application's own store.
+//! The checks on memory, files, servers, clusters, quorums, and an application's own store.
 
 mod every_store;
 mod own_store;

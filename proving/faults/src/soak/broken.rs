@@ -16,9 +16,8 @@ use crate::{
     wish::Wanted,
 };
 
-/// Half of the holders that suffer nothing else know of the break by then: a push takes
-/// milliseconds, and a holder checks its guard every 20 ms. For most, the next renewal would come
-/// later.
+/// By then, half of the otherwise unharmed holders know of the break: a push takes milliseconds, and a
+/// guard is checked every 20 ms. For most, the next renewal would come later.
 const MOMENTS: Duration = Duration::from_millis(150);
 
 /// The sample size from which the median means something.
@@ -55,8 +54,7 @@ pub(crate) struct Broken {
     pub(crate) leases: usize,
     /// The number of leases that may have been broken.
     pub(crate) unanswered: usize,
-    /// The times until holders that still held and suffered nothing else knew of it, in ascending
-    /// order.
+    /// How long unharmed holders took to learn of it, in ascending order.
     pub(crate) told_after: Vec<Duration>,
 }
 
@@ -87,9 +85,8 @@ impl Breaks {
         self.all.push(broken);
     }
 
-    /// Adapts the breaks to a quorum, where a lease may be shown with a greater fence than its
-    /// holder has: a member that was slow or forgot may have given it another fence since, and if
-    /// no majority agrees, the greatest fence is shown.
+    /// Adapts the breaks to a quorum, which may show a lease with a greater fence than its holder has:
+    /// if no majority agrees, it shows the greatest.
     pub(crate) fn at_members(self, by_key: &BTreeMap<&str, Vec<&RequestSpan>>) -> Self {
         let mut named = Self::default();
         for mut broken in self.all {
@@ -144,8 +141,7 @@ impl Breaks {
             let Some(until) = broken.until else { continue };
             let spans = by_key.get(broken.key.as_str()).map_or(&[][..], Vec::as_slice);
             fences_are_greater_after(broken, until, self, circumstances, spans, violations);
-            // More than one only if readers share a fence, and then it is unknown which of them it
-            // was.
+            // More than one only if readers share a fence; it is unknown which of them it was.
             let its = spans.iter().filter(|span| broken.is_of(span));
             let Some(span) = its.min_by_key(|span| span.believed_until) else { continue };
             let after = Duration::from_nanos(span.believed_until.saturating_sub(until));
@@ -184,9 +180,8 @@ impl Break {
     }
 }
 
-/// After a break, a holder of the key has a greater fence than the broken lease if one of the two
-/// is exclusive; and in any case if it asked after the break. This also holds if the broken lease's
-/// holder never heard of its grant.
+/// After a break, a holder that asked after it, or of which one is exclusive, has a greater fence: also
+/// if the broken lease's holder never heard of its grant.
 fn fences_are_greater_after(
     broken: &Break,
     until: u64,
@@ -199,8 +194,7 @@ fn fences_are_greater_after(
     for span in spans.iter().filter(|span| span.begins() > until && span.fence() <= broken.fence) {
         let alone = was_alone || span.mode() == Wanted::Alone;
         let came_after = span.asks > until && (alone || !circumstances.is_quorum);
-        // Granted before the break, and notified late because it had been broken or forgotten
-        // itself.
+        // Granted before, and notified late because it had been broken or forgotten itself.
         let told_late = breaks.may_have_ended(span, &broken.key, span.begins())
             || circumstances.forgot_between(span.asks.min(broken.from), span.begins());
         if came_after || alone && !told_late {

@@ -12,8 +12,7 @@ struct Call {
     until: u64,
 }
 
-/// All calls of a run that its history shows: it does not record exchanges between the first answer
-/// and the grant.
+/// All calls that a history shows: not the exchanges between the first answer and the grant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls(Vec<Call>);
 

@@ -17,15 +17,13 @@ pub(crate) struct Circumstances {
     pub(crate) down: Vec<Fault>,
     /// All faults of the store and of the connections to it.
     pub(crate) faults: Vec<Fault>,
-    /// The time within which the holder of a broken lease knows of it if it suffers nothing else:
-    /// by its next renewal at the latest.
+    /// How soon an unharmed holder knows of a break: at its next renewal at the latest.
     pub(crate) told_within: Duration,
     /// The delay that the machine may have added to an exchange between two processes.
     pub(crate) stall: Duration,
     /// The longest time for which a key may be free while somebody wants it and the store is up.
     pub(crate) longest_gap: Duration,
-    /// True if concurrent readers may have the same fence, and a lease may be shown with a greater
-    /// fence than its holder has.
+    /// True if readers may share a fence, and a lease be shown with a greater one than it has.
     pub(crate) is_quorum: bool,
 }
 

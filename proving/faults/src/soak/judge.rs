@@ -23,8 +23,7 @@ pub(crate) struct Verdict {
     /// The number of guards that were valid next to others because a store had forgotten them.
     pub(crate) excused: usize,
     pub(crate) broken: Broken,
-    /// The longest time for which a key was free while somebody wanted it, without the time in
-    /// which the store was down.
+    /// The longest time that a wanted key was free while the store was up.
     pub(crate) longest_gap: Duration,
     /// The longest wait of a request that was granted.
     pub(crate) longest_wait: Duration,
@@ -109,14 +108,12 @@ impl Circumstances {
         let mut excused = BTreeSet::new();
         for span in spans {
             inside.retain(|other| other.believed_until > span.begins());
-            // The holder of a broken lease relies on it until it is notified; how soon that is is
-            // checked elsewhere.
+            // A broken lease is relied on until its holder is notified; that is checked elsewhere.
             if breaks.may_have_ended(span, key, span.begins()) {
                 continue;
             }
             inside.retain(|other| !breaks.may_have_ended(other, key, span.begins()));
-            // The later guard may be the forgotten one: it may have been notified late of its
-            // grant.
+            // The later guard may be the forgotten one, notified late of its grant.
             let late = self.was_forgotten(&self.forgotten, span, span.begins());
             let (forgotten, known): (Vec<&RequestSpan>, Vec<_>) = inside
                 .iter()
@@ -139,9 +136,8 @@ impl Circumstances {
         verdict.excused += excused.len();
     }
 
-    /// True if a store forgot this guard before `at`, and its holder could not know yet. A lease
-    /// that was granted or renewed after that ends later, because a store does not renew a lease
-    /// that it has forgotten.
+    /// True if a store forgot this guard before `at`, and its holder could not know. A lease granted or
+    /// renewed since ends later: a store does not renew what it forgot.
     fn was_forgotten(&self, faults: &[Fault], span: &RequestSpan, at: u64) -> bool {
         let ttl = nanos(self.ttl + CLOCKS);
         faults
@@ -149,10 +145,8 @@ impl Circumstances {
             .any(|fault| span.asks <= fault.until && fault.from <= at && span.ends <= fault.until + ttl)
     }
 
-    /// A request that was sent after another's guard was granted gets a greater fence. The same
-    /// holds for two guards of which one is exclusive, in the order in which their holders learned
-    /// of them, as long as nothing was forgotten or broken before: only then they were granted in
-    /// that order.
+    /// A request sent after another's grant gets a greater fence. So do two guards of which one is
+    /// exclusive, in the order of their holders' knowledge, unless something was forgotten or broken.
     fn fences_rise(&self, key: &str, spans: &[&RequestSpan], breaks: &Breaks, verdict: &mut Verdict) {
         let mut asking: Vec<&RequestSpan> = spans.to_vec();
         asking.sort_by_key(|span| span.asks);
@@ -184,9 +178,8 @@ impl Circumstances {
         }
     }
 
-    /// A job that is marked as done is not begun again: never, or not within the period. But a
-    /// process whose lease was broken may have looked before that, and begin after the next process
-    /// has done it.
+    /// A marked job is not begun again: never, or not within the period. But a process whose lease was
+    /// broken may have looked before, and begin after the next one has done it.
     fn is_not_done_again(&self, key: &str, spans: &[&RequestSpan], breaks: &Breaks, verdict: &mut Verdict) {
         for pair in spans.windows(2) {
             let [first, second] = [pair[0], pair[1]];

@@ -31,27 +31,23 @@ const TASKS: u32 = 10;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// The time within which every task is served at the beginning, when a quorum may still abstain,
-/// and after the last fault.
+/// Within this, every task is served at the beginning, when members abstain, and after the faults.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// The duration of the end: the last are served, a period without faults, all workers end, and
-/// nothing is left.
+/// The time of the end: the last are served, a time without faults, and nothing is left.
 const AFTERWARDS: Duration = Duration::from_secs(8);
 
 /// The shortest time with faults, however long the beginning took.
 const LEAST: Duration = Duration::from_secs(5);
 
-/// A period without faults, which shows that the holder of a broken lease is notified and does not
-/// have to find out itself.
+/// A time without faults, which shows that holders of broken leases are notified.
 const PEACE: Duration = Duration::from_secs(3);
 
 /// The time between two faults of stores.
 const REST: Duration = Duration::from_millis(500);
 
-/// The longest time for which a lock may be free: the lease of a killed holder, and a second; then
-/// the turn of a waiter that does not hear of it, until the others ask anyway; and another claim
-/// window, because the next waiter may suffer the same.
+/// The longest time that a lock may be free: a killed holder's lease and a second, the turn of a waiter
+/// that does not hear of it, and another claim window, because the next may suffer the same.
 const GAP: Duration = Duration::from_secs(2 + 1 + 5 + 2);
 
 /// The time after which a queue that nobody asks about any more is gone.
@@ -167,8 +163,7 @@ fn strike(
     Ok(faults)
 }
 
-/// Waits until every task of every worker has been granted something since the history had this
-/// length.
+/// Waits until every task has been granted something since the history had this length.
 fn served_since(workers: &WorkerGroup, history: &Path, length: u64) -> Result<(), String> {
     let mut missing: BTreeSet<_> = workers.tasks().collect();
     let begun = Instant::now();

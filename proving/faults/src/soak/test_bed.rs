@@ -145,8 +145,7 @@ impl TestBed {
         }
     }
 
-    /// The faults that it can suffer. Those that are rarer in practice, or take long, are listed
-    /// less often.
+    /// The faults that it can suffer; rare or long ones are listed less often.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         use Kind::{
             ClientsKilled, Cut, CutAfter, CutBefore, Delayed, FailoverHung, FailoverKilled, FailoverOrdered,
@@ -179,8 +178,7 @@ impl TestBed {
         }
     }
 
-    /// True if this fault lets a store forget so that two guards may be valid at once. A quorum
-    /// that loses a minority forgets nothing.
+    /// True if this fault may let two guards be valid at once, unlike the loss of a minority.
     pub(crate) fn forgives(&self, kind: Kind) -> bool {
         kind.loses_state() && !self.is_quorum()
     }

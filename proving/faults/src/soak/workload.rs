@@ -204,8 +204,7 @@ impl Workload {
         self.task_history.lets_go(job.into_guard(), false).await;
     }
 
-    /// Acts like an operator who finds a lock held, perhaps by a process that hangs, and who may
-    /// think for a while before breaking it.
+    /// Acts like an operator who finds a lock held, and may think before breaking it.
     async fn breaks_one(&mut self) {
         let Some(&key) = [MUTEX, TWO[0], TWO[1], DOC, GPUS, CHIEF, EVERY].choose(&mut self.dice) else {
             return;

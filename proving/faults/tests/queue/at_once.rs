@@ -32,7 +32,6 @@ fn nobody_starves(scene: &Scene) {
     }
     let (least, most) = (turns.values().min().unwrap(), turns.values().max().unwrap());
     println!("each had it {least} to {most} times");
-    // In a queue, everybody has a turn before anybody has two; processes that join between two
-    // readings differ by a round or two.
+    // Everybody has a turn before anybody has two; joining between readings makes a round or two.
     assert!(turns.len() == 32 && least * 4 >= *most - 2, "{turns:?}");
 }

@@ -1,5 +1,4 @@
-//! An operator breaks a lease that was handed to a stopped process, and the process continues
-//! later.
+//! An operator breaks a lease that was handed to a stopped process, which continues later.
 
 use std::{thread, time::Duration};
 
@@ -19,9 +18,8 @@ servers::tests! {
         granted_after_a_break(&Scene::on_a_file());
 }
 
-/// Found by a soak test: a stopped process was handed a lock, and an operator broke that lease.
-/// When it continued, it asked again under the same id and was granted the lock. Then it read that
-/// its lease had been broken, and took the new one for lost.
+/// Found by a soak test: when it continued, it asked again under the same id and was granted the lock.
+/// Then it read that its lease had been broken, and took the new one for lost.
 fn granted_after_a_break(scene: &Scene) {
     let runtime = Runtime::new().unwrap();
     let locks = runtime.block_on(Locks::connect(&scene.url)).unwrap();

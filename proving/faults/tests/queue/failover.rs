@@ -1,5 +1,4 @@
-//! The master fails under sentinels: it is killed, hangs, or is replaced in good order; and it
-//! comes back as a replica.
+//! The master fails under sentinels, killed, hung or replaced, and comes back as a replica.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +7,10 @@ use servers::{Flavor, Watched};
 
 use crate::scene::{Scene, longer_than, no_gap_is_longer_than, slack, worker};
 
-/// The longest wait that a failover may cause. The sentinels themselves take about two seconds of
-/// it.
+/// The longest wait that a failover may cause; the sentinels take about two seconds of it.
 const FAILOVER: Duration = Duration::from_secs(5);
 
-/// The time beyond that of the sentinels, if they take longer: after a split vote, they vote again
-/// after twice their `failover-timeout`.
+/// The time beyond the sentinels': after a split vote, they vote again after two `failover-timeout`s.
 const AFTER: Duration = Duration::from_secs(2);
 
 /// The way in which the master fails.

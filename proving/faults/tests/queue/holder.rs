@@ -40,8 +40,7 @@ fn a_holder_dies_with_those_who_would_have_asked_next() {
     }
 
     let parsed_history = scene.ends("died with the next", &mut crowd);
-    // A process joins with all its tasks at once, so more than the eight behind a dead holder may
-    // have died with it.
+    // A process joins with all its tasks, so those behind a dead holder may have died with it.
     no_gap_is_longer_than(&parsed_history, crowd.ttl().max(RE_ASK) + DEAD_HOLDER + slack(&crowd));
 }
 

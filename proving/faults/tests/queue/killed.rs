@@ -26,8 +26,7 @@ fn some_held(scene: &Scene) {
     assert!(parsed_history.killed.iter().any(|fault| fault.had_it.is_some()), "no holder was killed");
 }
 
-/// On a file, a dead holder costs no more than a dead waiter, because the lock of a dead process is
-/// seen to be free.
+/// On a file, a dead process's lock is seen to be free: a dead holder costs no more than a waiter.
 #[test]
 fn ten_of_twenty_processes_are_killed_at_a_file() {
     let parsed_history = ten_of_twenty_are_killed(&Scene::on_a_file());
@@ -63,8 +62,7 @@ fn ten_of_twenty_are_killed(scene: &Scene) -> ParsedHistory {
     parsed_history
 }
 
-/// A dead holder may cost a lease and a little more, and so may the next one if it dies, too;
-/// everything else costs almost nothing.
+/// A dead holder costs a lease and a little more, and so does a next one that dies; the rest, little.
 fn only_the_dead_cost_time(parsed_history: &ParsedHistory, dead_holder: Duration, slack: Duration) {
     for handover in longer_than(parsed_history, DEAD_WAITER + slack) {
         let held = parsed_history.killed.iter().filter_map(|fault| fault.had_it);

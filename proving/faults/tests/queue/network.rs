@@ -61,8 +61,7 @@ fn half_the_connections_fail(scene: &Scene, parameters: &str) {
                 thread::sleep(some_of(&mut dice, AWAY));
             }
             _ => {
-                // Waits until some request was executed whose answer is held back; cutting the
-                // connection then loses the answer for good.
+                // Waits until an executed request's answer is held back, and loses it for good.
                 crowd.fault("mute");
                 proxy.mute();
                 let mute = Instant::now();
@@ -81,8 +80,7 @@ fn half_the_connections_fail(scene: &Scene, parameters: &str) {
     println!("all are served {took:?} after the last failure");
 
     let parsed_history = scene.ends("network", &mut crowd);
-    // A holder that is cut off costs its lease, and a waiter that seems to be present a claim
-    // window, each counted after the failure.
+    // A holder that is cut off costs its lease, and a waiter a claim window, after the failure.
     no_gap_is_longer_than(&parsed_history, WINDOW.max(crowd.ttl()) + DEAD_HOLDER + AWAY + slack(&crowd));
     nobody_was_deceived(&parsed_history);
 }

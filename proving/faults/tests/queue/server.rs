@@ -1,5 +1,4 @@
-//! The server fails: it is killed and restarts empty, forgets its scripts, drops its clients,
-//! pauses.
+//! The server is killed and restarts empty, forgets its scripts, drops its clients, pauses.
 
 use std::{
     thread,

@@ -23,8 +23,7 @@ use crate::scene::{Scene, lasts, worker};
 /// The delay that a busy machine may add to any bound.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// The wishes of each of four processes with eight tasks: readers and writers of one lock, and
-/// permits of another.
+/// Each of four processes: readers and writers of one lock, and permits of another.
 const WISHES: [&str; 8] = [
     "read doc",
     "read doc",
@@ -136,8 +135,7 @@ servers::tests! {
         the_share_of_a_killed_process_is_back(&Scene::on(Flavor::Redis70), Duration::from_secs(2));
 }
 
-/// One process has four of five permits, and reads; another has one permit, and keeps reading. The
-/// first is killed.
+/// One process has four of five permits, and reads; it is killed. Another has one, and reads on.
 fn the_share_of_a_killed_process_is_back(scene: &Scene, within: Duration) {
     let mut plan = scene.plan().wanting(&["permits 4/5 gpus", "read doc"]);
     plan.hold = Duration::from_secs(600);

@@ -1,5 +1,4 @@
-//! Processes are stopped while they wait and hold: their connections stay open, and nothing is
-//! heard from them.
+//! Processes are stopped while they wait and hold: connections stay open, and silent.
 
 use std::{
     thread,
@@ -23,8 +22,7 @@ servers::tests! {
 fn some_are_stopped(scene: &Scene) {
     let (processes, stopped) = if is_long() { (20, 10) } else { (8, 2) };
     let mut plan = scene.plan();
-    // A process's tasks must not be next to each other in the queue, as they would be if all
-    // started at once: each stopped process should be one of many in the queue.
+    // Tasks of a process must not be neighbours in the queue, as they would be if all started at once.
     (plan.think, plan.tasks) = (Duration::from_millis(5), 5);
     let mut crowd = Crowd::new(plan);
     crowd.add(worker(), processes);
@@ -36,8 +34,7 @@ fn some_are_stopped(scene: &Scene) {
         thread::sleep(some_of(&mut dice, Duration::from_millis(400)));
         crowd.stop(*process);
     }
-    // The stopped processes have caused all the delay that they may cause once everybody else has
-    // been served twice.
+    // All delay by the stopped is over once everybody else has been served twice.
     let patience = (WINDOW + DEAD_HOLDER) * u32::try_from(stopped).unwrap() + Duration::from_secs(10);
     let going: Vec<u32> = crowd.alive().into_iter().filter(|process| !some.contains(process)).collect();
     for _ in 0..2 {
@@ -85,8 +82,7 @@ fn no_running_waiter_was_overtaken(parsed_history: &ParsedHistory) {
     }
 }
 
-/// A process that was stopped past the end of its lease does not consider itself the holder when it
-/// continues.
+/// A process stopped past the end of its lease does not consider itself the holder afterwards.
 fn stopped_holders_knew_that_they_lost(parsed_history: &ParsedHistory) {
     for fault in &parsed_history.stopped {
         let Some(until) = fault.until else { continue };

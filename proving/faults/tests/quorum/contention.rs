@@ -1,5 +1,4 @@
-//! Eight processes compete for one lock while a minority of the members fails. No two guards are
-//! valid at once, fences rise, and grants continue.
+//! Eight processes compete while a minority fails: one guard at a time, rising fences, further grants.
 
 use std::{
     thread,
@@ -19,10 +18,9 @@ const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// The longest time for which nobody may hold the lock while three members are up: a member that
-/// comes back has handed the lock to a waiter that could not be notified, and keeps it for a claim
-/// window; waiters that wait for each other at different members separate in that time, too. One
-/// second is for finding out which members are silent.
+/// The longest time without a holder with three members up: one that comes back has handed the lock to
+/// a waiter that could not be notified, for a claim window, in which waiters at different members
+/// separate, too; and a second to find out which members are silent.
 const GAP: Duration = Duration::from_secs(3);
 
 struct MemberFault {
@@ -68,8 +66,7 @@ fn all_five_forget_their_scripts_again_and_again() {
     );
 }
 
-/// Each time, the member abstains until everything that it forgot has ended; only then is the next
-/// one restarted.
+/// The member abstains until all that it forgot has ended; only then is the next one restarted.
 #[test]
 fn one_of_five_comes_back_empty_again_and_again() {
     let begin = |member: &Member| {
@@ -95,8 +92,7 @@ const fn stopped(name: &'static str, members: usize) -> MemberFault {
     }
 }
 
-/// The first member, whose queue everybody waits in, is stopped, and all processes end meanwhile.
-/// It receives their last messages when it continues, or never.
+/// The first member, with the queue, is stopped while all processes end: it hears so late, or never.
 #[test]
 fn a_stopped_member_forgets_waiters_that_left_meanwhile_and_delays_nobody() {
     let scene = Scene::that_forgets_nothing();
@@ -165,8 +161,7 @@ fn endures(scene: &Scene, fault: &MemberFault) {
     assert!(in_flight >= if is_long() { faults } else { 1 }, "{in_flight} calls were in flight");
 }
 
-/// Chooses the members that fail. Every other time, they include the first one, whose queue
-/// everybody waits in.
+/// The members that fail; every other time including the first, whose queue everybody waits in.
 fn struck(scene: &Scene, fault: &MemberFault, faults: usize, dice: &mut StdRng) -> Vec<usize> {
     let others: Vec<usize> = (1..scene.members.len()).collect();
     if faults.is_multiple_of(2) || fault.members > others.len() {

@@ -1,5 +1,4 @@
-//! One process loses its connections to members: it is in the minority, or does not receive the
-//! answers to its requests.
+//! A process loses its connections to members: it is in the minority, or receives no answers.
 
 use std::time::Duration;
 
@@ -56,8 +55,7 @@ async fn a_holder_in_the_minority_gives_up_its_lease_before_the_majority_grants_
     until_nothing_is_left(servers.iter(), TTL);
 }
 
-/// All five members grant its request, and it receives no answer. It gives up, and releases the
-/// lock at all five as soon as it can reach them.
+/// All members grant its request, and it receives no answer: it gives up, and releases at all five.
 #[tokio::test]
 async fn grants_whose_answers_are_lost_are_released_at_every_member() {
     let servers = servers(5);

@@ -59,8 +59,7 @@ impl Scene {
         Self { members: FLAVORS.map(member).into(), directory: TempDir::new().unwrap(), parameters }
     }
 
-    /// Eight processes with two tasks each, which request the lock again at once, and sometimes
-    /// hold it until it is renewed.
+    /// Eight processes of two tasks that ask again at once, and sometimes hold until renewed.
     pub(crate) fn crowd(&self, outage_limit: Duration) -> Crowd {
         let mut crowd = Crowd::new(self.plan(|member| member.server.url(), outage_limit));
         crowd.add_with(worker(), PROCESSES, &self.plan(|member| member.way.url(), outage_limit));
@@ -80,8 +79,7 @@ impl Scene {
         plan
     }
 
-    /// Waits until a call to each of these members is in flight. Returns the number of such
-    /// members.
+    /// Waits until a call to each member is in flight; returns how many are.
     pub(crate) fn in_flight(&self, members: &[usize]) -> usize {
         let begun = Instant::now();
         loop {

@@ -1,5 +1,4 @@
-//! An even number of members, of which each of two callers has acquired half before it finds the
-//! other half taken.
+//! An even number of members: each of two callers has one half, and finds the other taken.
 
 use std::{
     thread,
@@ -91,8 +90,7 @@ fn both_of_two_waiters_are_served_and_the_first_within_three_rounds() {
     }
 }
 
-/// Both are answered at once, and one of them has the lock: the caller that finds the first member
-/// taken releases its half.
+/// One of them has the lock: the caller that finds the first member taken releases its half.
 #[test]
 fn both_of_two_tries_are_answered_and_one_gets_the_lock() {
     for members in [2, 4] {

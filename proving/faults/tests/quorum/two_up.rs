@@ -1,5 +1,4 @@
-//! Three of five members fail while eight processes want one lock: all get an error in time that
-//! says why, and nothing is left.
+//! Three of five members fail: all who want the lock get an error in time that says why.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -52,8 +51,7 @@ fn are_told(scene: &Scene, begin: fn(&Member)) -> Crowd {
     GONE.iter().for_each(|member| begin(&scene.members[*member]));
     let gone = now();
     let tasks = crowd.alive().len() * 2;
-    // Twice: once for requests that were waiting when it happened, once for those that were made
-    // afterwards.
+    // Twice: for requests that were waiting when it happened, and for later ones.
     let patience = 2 * OUTAGE_LIMIT + FINDS_OUT + Duration::from_secs(5);
     until("everybody was told twice", patience, || {
         told(&crowd, gone).values().filter(|told| told.len() >= 2).count() == tasks

@@ -71,8 +71,7 @@ fn older_one() -> PathBuf {
     env::var_os("LEASEHOLD_OLDER_WORKER").expect("cargo xtask upgrade says where it is").into()
 }
 
-/// Processes of both builds compete for a while; all of them are served to the end, and then they
-/// end.
+/// Processes of both builds compete for a while; all are served to the end.
 fn of_both_builds(plan: Plan) -> Crowd {
     let mut crowd = Crowd::new(plan);
     crowd.add(this_one(), PROCESSES);
@@ -106,8 +105,7 @@ fn two_builds_share_one_queue_on_valkey() {
     share_one_queue(&Scene::at(&[Flavor::Valkey91]));
 }
 
-/// As in a rolling upgrade: processes of the old build end one by one, and processes of the new
-/// build replace them; the last of each build is killed.
+/// As in a rolling upgrade: new processes replace old ones, one by one; the last of each is killed.
 #[test]
 #[ignore = "wants an older build: cargo xtask upgrade"]
 fn one_build_takes_the_others_place_under_load() {

@@ -74,8 +74,7 @@ fn hammer(peers: &[Peer], urls: &[&str], ours: &str) {
 fn peer_comes<'a>(site: &'a Site, peer: Peer, urls: &[&str]) -> Visits<'a> {
     let mut driver = Driver::start(peer, urls);
     let name = peer.name_of(KEY);
-    // It sleeps until another process of its kind releases, and there is none: while waiting, it
-    // would only poll once a second.
+    // It sleeps until another of its kind releases, and there is none: it would poll once a second.
     let patience = if peer == Peer::PythonRedisLock { Duration::ZERO } else { PATIENCE };
     Box::new(move |turn| {
         if peer.short_ttl() < Duration::from_secs(1) && turn % OVERSTAYS == 2 {
@@ -89,8 +88,7 @@ fn peer_comes<'a>(site: &'a Site, peer: Peer, urls: &[&str]) -> Visits<'a> {
     })
 }
 
-/// Acquires the lock once it is free, and releases it after it has expired: the release must not
-/// affect the next holder.
+/// Releases the lock after it has expired, which must not affect the next holder.
 fn overstay(driver: &mut Driver, name: &str) -> Visit {
     let patient_until = Instant::now() + PATIENCE;
     let (asked, answered) = loop {
@@ -150,8 +148,7 @@ type Visits<'a> = Box<dyn FnMut(u32) -> Visit + 'a>;
 
 struct Site {
     _directory: TempDir,
-    /// A file that only one visitor can create, and that must be unchanged when that visitor
-    /// leaves: a witness that needs no clock.
+    /// A file that only one visitor can create, and must find unchanged: a witness without clocks.
     inside: PathBuf,
     end: Instant,
     beliefs: Mutex<Vec<Belief>>,
@@ -189,8 +186,7 @@ impl Site {
                 Ok(Some((from, until))) => {
                     lock(&self.beliefs).push(Belief::new(who, from, until));
                     *lock(&self.times_in).entry(who.to_owned()).or_default() += 1;
-                    // Rests alternate between short and long, so that the key is sometimes free and
-                    // its visitors keep changing.
+                    // Short and long rests alternate: the key is sometimes free, its visitors change.
                     rest = (rest + 7) % 40;
                     thread::sleep(Duration::from_millis(rest));
                 }

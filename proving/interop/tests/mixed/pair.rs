@@ -27,8 +27,7 @@ pub(crate) struct Pair {
     pub(crate) key: String,
 }
 
-/// A promise, as a test of one pair. It blocks while the driver works: Leasehold's tasks run on the
-/// runtime's workers.
+/// A promise, as a test of one pair. It blocks, while Leasehold's tasks run on the runtime's workers.
 pub(crate) type Promise = fn(&mut Pair, &runtime::Handle);
 
 /// Runs the test on each of these servers, in parallel.
@@ -80,8 +79,7 @@ impl Pair {
         self.locks.mutex(&self.key)
     }
 
-    /// The library acquires the lock, which is free. Returns the times before the request and after
-    /// the answer.
+    /// The library acquires the free lock. Returns the times before and after.
     #[track_caller]
     pub(crate) fn it_takes(&mut self, ttl: Duration) -> (u64, u64) {
         took(self.driver.take(NAME, ttl, Duration::ZERO))
@@ -120,8 +118,7 @@ impl Pair {
         }
     }
 
-    /// Leasehold waits for the lock, and still waits after a while. The task returns the guard and
-    /// the time at which it got it.
+    /// Leasehold waits for the lock; the task returns the guard and when it got it.
     #[track_caller]
     pub(crate) fn we_wait(&self, runtime: &runtime::Handle) -> JoinHandle<(Guard, u64)> {
         let lock = self.ours().lock().within(LONG);

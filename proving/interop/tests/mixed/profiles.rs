@@ -16,8 +16,7 @@ use crate::pair::{LONG, nanos, took, with_runtime};
 const NAME: &str = "invoice:42";
 /// python-redis-lock keeps a signal for a second.
 const SIGNAL_KEPT: Duration = Duration::from_secs(1);
-/// Much less than a waiter without a signal takes, which is forever, and enough for a machine that
-/// is busy compiling.
+/// Much less than for ever, as without a signal, and enough for a machine that compiles.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 pub(crate) const BY_NAME: [Test; 4] = [
@@ -61,8 +60,7 @@ fn meets_by_name(peer: Peer, naming: Naming) {
     });
 }
 
-/// Waits until this many clients are blocked at the server: one that is not yet would find the lock
-/// free, and need no signal.
+/// Waits for so many clients blocked at the server: others would find the lock free without a signal.
 fn until_asleep(server: &Server, count: usize) {
     let begun = Instant::now();
     let wanted = format!("blocked_clients:{count}\r");
@@ -99,8 +97,7 @@ fn our_release_wakes_python_redis_lock_at_once_by_its_naming() {
     });
 }
 
-/// Each waits without a limit, and only the previous holder wakes it. Leasehold's waiters queue
-/// among themselves, and each release also wakes the library's.
+/// Each waits without a limit; ours queue among themselves, and each release wakes the library's, too.
 fn ten_of_python_redis_lock_and_ours_pass_a_lock_on_without_anybody_being_left_asleep() {
     with_runtime(|runtime| {
         let server = &Server::start(Flavor::Redis70);

@@ -9,8 +9,7 @@ use tokio::runtime::Handle;
 
 use crate::pair::{LONG, Pair, Promise, SLACK, nanos, took};
 
-/// Longer than the longest rest of either side. In whole seconds for python-redis-lock, which
-/// blocks for this long.
+/// Longer than each side's rests; whole seconds, for which python-redis-lock blocks.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The server counts in milliseconds, and its clock may be adjusted while ours is not.
 const ROUNDING: u64 = 2_000_000;

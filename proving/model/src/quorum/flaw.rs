@@ -1,7 +1,6 @@
 //! The rules of a quorum, each of which can be left out.
 
-/// A rule that is left out, by changing what the machine is told or what it asks for, a member's
-/// records, or what an operator does.
+/// A rule that is left out: in what the machine is told, in a member's records, or by an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Flaw {
@@ -26,8 +25,7 @@ pub enum Flaw {
 
     /// An operator breaks the lease at one member, and takes that for all.
     BreaksAtOneMember,
-    /// A break counts although a call of the holder was under way when the operator looked, or the
-    /// break did not reach a member.
+    /// A break counts although a call of the holder was under way, or a member was not reached.
     BreaksInAHurry,
     /// A break ends the present lease, whatever its fence.
     BreaksWhatIsThere,

@@ -104,8 +104,7 @@ impl Quorum {
         }
     }
 
-    /// Breaks the lease of a client at a member. Returns the fence with which it must be broken, if
-    /// that has risen meanwhile.
+    /// Breaks a client's lease at a member. Returns the fence to break instead, if it has risen.
     pub(super) fn breaks_at(
         &mut self,
         member: usize,

@@ -18,12 +18,10 @@ use crate::server::{Server, known};
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Ghost {
     fault: Option<&'static str>,
-    /// The greatest fence that was granted for each key; `in_hand` has the greatest of an exclusive
-    /// holder.
+    /// The greatest fence granted for each key; `in_hand` has that of an exclusive holder.
     given: BTreeMap<Key, Fence>,
     in_hand: BTreeMap<Key, Fence>,
-    /// The waiters in the order of their first requests; a request without its ticket does not
-    /// change it.
+    /// The waiters in the order of their first requests, which a lost ticket does not change.
     came: Vec<Holder>,
     pub(super) unclaimed: Option<Unclaimed>,
     /// For each dead process, the number of claim windows that it wasted since its last request.
@@ -37,8 +35,7 @@ pub(super) struct Ghost {
     pub(super) state_was_lost: bool,
     /// The least time that the store's wall clock shows.
     pub(super) clock: Option<Fence>,
-    /// The number of ticks by which the server's clock was set forward since the clients compared
-    /// theirs.
+    /// How many ticks the server's clock was set forward since the clients compared theirs.
     pub(super) clock_off: u32,
     /// The lease that an operator saw and is going to break.
     pub(super) seen: Option<(Holder, Fence)>,
@@ -213,8 +210,7 @@ impl Store {
         }
     }
 
-    /// Checks that a waiter that did not claim is passed over from the next request on, and no
-    /// other.
+    /// Checks that of waiters, exactly those that did not claim are passed over from now on.
     fn look_at_unresponsive(
         &mut self,
         before: &WaitQueue,

@@ -54,10 +54,8 @@ fn key(name: &&str) -> Key {
     Key::new(name).expect("it is the name of a key")
 }
 
-/// The clients of a world, and its possible faults.
-///
-/// No single world has all faults, because it would be too large. Each has those that one promise,
-/// or one flaw, is about.
+/// The clients of a world, and its possible faults: those that one promise, or one flaw, is about, as a
+/// world with all of them would be too large.
 #[derive(Clone, Debug)]
 pub struct Scope(Fixed);
 
@@ -105,8 +103,7 @@ impl Fixed {
 }
 
 impl Scope {
-    /// A world of these clients, each with a process of its own. A ttl is two ticks, and a claim
-    /// window one.
+    /// A world of these clients, one per process. A ttl is two ticks, a claim window one.
     pub fn of(parties: impl IntoIterator<Item = Party>) -> Self {
         let parties = parties.into_iter().enumerate().map(|(process, party)| Party { process, ..party });
         let fixed = Fixed {
@@ -196,8 +193,7 @@ faults! {
     deletions,
     /// The number of times that the queue expires because nobody asked for long.
     queue_ends,
-    /// The number of times that the fence of a free key expires because nobody used it for
-    /// long.
+    /// The number of times that the unused fence of a free key expires.
     forgotten_fences,
     /// The number of times that the server's clock is set forward while nobody holds a lock.
     clock_steps,

@@ -5,8 +5,7 @@
 
 use model::explore::{World, explore};
 
-/// Defines a test for each row: the world breaks no rule, and has so many states at least; or several
-/// worlds.
+/// Defines a test for each row: the world, or each of several, is sound and has so many states.
 macro_rules! sound {
     ($world:ident: $($(#[$attribute:meta])* $test:ident: $($scope:expr => $states:literal),+;)+) => {
         $(

@@ -55,8 +55,7 @@ impl Trial for FunctionTrial {
         trial
     }
 
-    /// A function that the server does not accept counts as noticed, and an answer that the tests
-    /// cannot decode, too.
+    /// Counts a function that the server refuses, and an answer that cannot be decoded, as noticed.
     fn notices(&mut self, function: &Part, mutant: &Mutant) -> bool {
         let finds = || panic::catch_unwind(AssertUnwindSafe(|| self.finds(HISTORIES))).unwrap_or(true);
         let noticed = self.create(&function.name, &mutant.text).is_err() || finds();

@@ -1,9 +1,8 @@
-//! Each change of each script, and of each function in PostgreSQL, is noticed by a history, a case, a
-//! cost or a constant.
+//! Each change of a script, or of a function in PostgreSQL, is noticed by a history, case, cost or
+//! constant.
 //!
-//! A change that nothing notices is in `excuses.txt`, by its exact name and with a reason. The
-//! tests of every day try a sample. `cargo xtask mutants` tries all of them, and `cargo xtask
-//! mutants crates/redis/src/scripts/turn.lua` those of one file.
+//! A change that nothing notices is in `excuses.txt`, with a reason. The daily tests try a sample, and
+//! `cargo xtask mutants [crates/redis/src/scripts/turn.lua]` all, or those of one file.
 
 mod function_trial;
 mod lua;
@@ -42,8 +41,7 @@ trait Trial {
 /// A changed text.
 #[derive(Debug)]
 struct Mutant {
-    /// The changed line with the change marked: `if a {{< => <=}} b then`. Of mutants with the same
-    /// name, all but the first have a number.
+    /// The line with its change: `if a {{< => <=}} b then`; numbered if another has the same name.
     name: String,
     text: String,
 }

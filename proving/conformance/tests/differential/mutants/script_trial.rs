@@ -88,8 +88,7 @@ fn connection(server: &Server) -> redis::Connection {
     connection
 }
 
-/// Stops a script that would run on for ever. If it has written something, it cannot be stopped:
-/// then this is false.
+/// Stops a script that runs on for ever. False if it cannot be stopped because it has written.
 fn is_free(server: &Server) -> bool {
     (0..20).any(|_| {
         let mut connection = connection(server);

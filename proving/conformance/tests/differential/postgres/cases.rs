@@ -67,8 +67,7 @@ impl Tables {
     }
 }
 
-/// A process does not take what is handed to it, and its other waiter is skipped. Later it asks
-/// again: then it is heard.
+/// A process does not take what it is handed, so its other waiter is skipped until it asks again.
 fn a_channel_misses_its_turn() -> Vec<Step> {
     let [one, other] = channels();
     vec![

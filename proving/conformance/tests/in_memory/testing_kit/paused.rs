@@ -19,8 +19,7 @@ async fn job(locks: Locks) -> Result<&'static str, HoldError<&'static str>> {
     locks.mutex("job").lock().hold(work).await
 }
 
-/// The world's time stood still while the job slept, so the job was "done" under a lock that was
-/// lost.
+/// Regression: the world's time stood still while the job slept, and the lock was lost.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_sleeps_by_tokio_sees_its_loss() {
     let world = World::new();

@@ -50,8 +50,7 @@ fn a_lease_that_is_not_renewed_ends_on_the_dot() {
     });
 }
 
-/// The whole process stalls, both the thread that moves time and the one that renews, which
-/// continues a little later: as long as a renewal is due, no time passes.
+/// The whole process stalls, and the renewing thread for longer: no time passes while a renewal is due.
 #[test]
 fn a_machine_that_stalls_loses_nobody_a_lease() {
     const STALL: Duration = Duration::from_millis(700);
@@ -167,8 +166,7 @@ fn an_hourly_job_runs_once_in_each_hour() {
     });
 }
 
-/// Many tasks on many threads, all in the queue: each has its turn, and none is passed over because
-/// time moved on too fast.
+/// Many tasks on many threads are queued: each has its turn, and time does not pass anyone over.
 #[test]
 fn tasks_that_take_turns_are_given_the_time_to_take_them() {
     in_a_world(async |world| {

@@ -85,9 +85,8 @@ async fn held_with_a_greater_fence_at_one() -> (World, QuorumStore, Attempt, Fen
     (world, quorum, attempt, fence)
 }
 
-/// Regression: the third member recorded its own fence, which nobody knew. While another one was down,
-/// `watch` did not report the break, and a release that was tried again returned as if there had been
-/// none.
+/// Regression: the third recorded its own fence: with another one down, `watch` did not report the
+/// break, and a repeated release returned as if there had been none.
 #[tokio::test(start_paused = true)]
 async fn a_break_is_remembered_with_the_agreed_fence_whoever_is_down() {
     let (world, quorum, _, fence) = held_with_a_greater_fence_at_one().await;
@@ -126,8 +125,7 @@ async fn a_lease_that_too_few_members_broke_is_not_said_to_be_broken() {
     assert!(fault.to_string().contains(words), "{fault}");
 }
 
-/// Regression: a member that did not have the lease counted as if it had broken it. The holder's next
-/// renewal took the lease there, and kept it although it had been reported as broken.
+/// Regression: a member without the lease counted as having broken it; the next renewal took it there.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_may_take_a_lease_again_does_not_count_as_one_that_broke_it() {
     let world = World::of(3);
@@ -161,8 +159,7 @@ async fn a_member_whose_answer_to_an_earlier_break_was_lost_counts_as_one_that_b
     is_lost(&quorum, &attempt).await;
 }
 
-/// Regression: nobody was said to hold the lease, because only one member showed it. The holder renewed
-/// it there and at the member that had been down.
+/// Regression: only one member showed the lease, so nobody was said to hold it, and it was renewed.
 #[tokio::test(start_paused = true)]
 async fn a_break_of_one_member_is_completed_at_another_while_a_third_is_down() {
     let (world, quorum, attempt, fence) = held_at(3).await;
@@ -211,8 +208,7 @@ async fn another_fence_breaks_nothing_and_the_holder_is_named() {
     assert_eq!(answer, BreakAnswer::NotHeld { held_by: None });
 }
 
-/// Regression: the fence that a slow member had answered broke the lease too, although it may have been
-/// that of an earlier lease, of which this member had not heard.
+/// Regression: a slow member's fence, perhaps of an earlier lease, broke the lease, too.
 #[tokio::test(start_paused = true)]
 async fn a_fence_that_only_a_minority_shows_breaks_nothing() {
     let (world, quorum, attempt, fence) = held_at(5).await;
@@ -229,8 +225,7 @@ async fn a_fence_that_only_a_minority_shows_breaks_nothing() {
     is_lost(&quorum, &attempt).await;
 }
 
-/// If the fence was not agreed yet when the operator looked, the lease is broken by the fence that
-/// it has then.
+/// A fence that was agreed only after the operator looked is the one that is broken.
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_broken_also_where_its_fence_rises_meanwhile() {
     let (world, quorum, attempt, fence) = held_at(3).await;
@@ -417,9 +412,8 @@ async fn a_lease_is_not_taken_again_where_nobody_can_read_whether_it_was_broken(
     assert_eq!(world.taken(), [0, 1, 2]);
 }
 
-/// Regression: a member that had not answered the look-up was asked to break whatever has this fence
-/// there. That was the lease of an attempt that no majority had granted, and the member counted as one
-/// that broke the holder's lease. The holder's next renewal took the lease there, and kept it.
+/// Regression: a member that had not answered was asked to break whatever has this fence, which was an
+/// ungranted attempt's lease there. The holder's next renewal took the lease there, and kept it.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_did_not_say_what_it_has_breaks_nobody_elses_lease() {
     let (world, quorum) = quorum_of(3);

@@ -87,8 +87,7 @@ async fn a_baseline_request_is_done_when_a_majority_has_done_it() {
     assert!(fault.to_string().contains("1 of 3 stores answered, 2 refused"), "{fault}");
 }
 
-/// A scan goes from member to member. If one does not answer, the keys that a majority holds are
-/// found at the others.
+/// If a member of a scan is silent, the keys that a majority holds are found at the others.
 #[tokio::test(start_paused = true)]
 async fn a_walk_passes_a_silent_member_over_while_a_majority_answers() {
     let (world, quorum, ..) = held_at(3).await;

@@ -83,8 +83,7 @@ async fn a_waiter_is_in_one_queue_and_from_then_on_asks_only_that_member() {
     assert_eq!(world.members[0].asked("grant")[2].holder, waits.holder);
 }
 
-/// A full queue is reported by the member where the attempt would queue; another member only
-/// reports that the key is held.
+/// The member of its queue reports it as full; another one only reports that the key is held.
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_at_another_member_does_not_prevent_a_majority() {
     let world = World::of(3);
@@ -95,8 +94,7 @@ async fn a_full_queue_at_another_member_does_not_prevent_a_majority() {
     assert_eq!(world.taken(), [0, 1, 2]);
 }
 
-/// The queue in which it was may be gone with its member, so it is in none, and all members are
-/// asked.
+/// The queue may be gone with its member: it is in none, and all members are asked.
 #[tokio::test(start_paused = true)]
 async fn a_queued_waiter_starts_over_when_too_few_members_answer() {
     let (world, quorum) = quorum_of(3);
@@ -113,8 +111,7 @@ async fn a_queued_waiter_starts_over_when_too_few_members_answer() {
     assert_eq!(world.lines()[0], 0);
 }
 
-/// It has the key of the queue's member, and each of the other members is held by a different
-/// rival: these release it when they find that they lost. Leftovers of a dead process stay.
+/// Its rivals, which have one other member each, release when they lose; a dead process does not.
 #[tokio::test(start_paused = true)]
 async fn a_try_on_a_split_vote_asks_ever_more_rarely_for_a_second_and_then_goes() {
     let world = World::of(3);
@@ -130,8 +127,7 @@ async fn a_try_on_a_split_vote_asks_ever_more_rarely_for_a_second_and_then_goes(
     assert_eq!(world.taken(), [1, 2]);
 }
 
-/// Its rivals asked a moment before, and each has found that another process has the key of the
-/// queue's member.
+/// Its rivals asked first, and each has found that another process has the queue member's key.
 #[tokio::test(start_paused = true)]
 async fn the_rival_with_the_first_members_key_continues_when_each_has_some_members() {
     let world = World::of(3);
@@ -156,8 +152,7 @@ async fn a_try_on_a_split_vote_is_served_if_one_of_the_others_goes() {
     assert_eq!((world.counts("grant"), world.taken()), (vec![1, 2, 2], vec![0, 1, 2]));
 }
 
-/// The first member's server was gone and refused the connection at once. That answer and one
-/// holder came before the others, and a try of a held lock was told that no majority answers.
+/// Regression: a refused connection and one holder came first: a try heard that no majority answers.
 #[tokio::test(start_paused = true)]
 async fn a_try_reports_a_held_lock_even_if_the_queue_member_fails_before_the_others_answer() {
     for (members, down) in [(3, 1), (5, 1), (5, 2)] {
@@ -176,8 +171,7 @@ async fn a_try_reports_a_held_lock_even_if_the_queue_member_fails_before_the_oth
     }
 }
 
-/// One of five abstains, and at two the key is held: the error does not say that the lock is held,
-/// because that is not what prevents the grant.
+/// One of five abstains, and two are held: the error does not call the lock held.
 #[tokio::test(start_paused = true)]
 async fn failing_members_are_named_if_the_holders_are_too_few_to_refuse_the_lock() {
     let world = World::of(5);
@@ -238,8 +232,7 @@ async fn the_fence_of_a_grant_is_the_greatest_that_any_member_answered_and_the_n
     assert!(next > high, "{next} after {high} was seen");
 }
 
-/// A server's identity is known only once it has answered, and the first lock was counted three
-/// times at one server.
+/// Regression: identities are known after an answer, so the first lock was counted three times.
 #[tokio::test(start_paused = true)]
 async fn a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_known_only_by_their_answers() {
     let world = World::of(3);
@@ -266,8 +259,7 @@ async fn members_that_abstain_also_show_that_they_are_one_server() {
     assert!(fault.is_lasting() && fault.reason.contains("memory:a and memory:b are one server"), "{fault}");
 }
 
-/// Two members refused at once, and the third, which was healthy, was reported as not having
-/// answered yet.
+/// Regression: two members refused, and the healthy third was reported as not having answered.
 #[tokio::test(start_paused = true)]
 async fn an_error_includes_the_answers_of_the_healthy_members() {
     let world = World::of(3);

@@ -61,8 +61,7 @@ async fn a_member_that_hangs_at_a_renewal_is_reported_when_its_time_is_over() {
     assert_eq!(world.passed(), 600 * MILLISECOND);
 }
 
-/// A lease that a process was not granted itself, such as one whose id it was given, is renewed
-/// where it exists.
+/// A lease that a process got by its id, and was not granted itself, is renewed where it exists.
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_another_process_is_renewed_where_it_is_and_taken_nowhere() {
     let world = World::of(3);

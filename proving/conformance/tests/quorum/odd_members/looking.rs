@@ -22,8 +22,7 @@ async fn a_key_held_at_a_minority_is_shown_as_free_and_is_not_listed() {
     assert_eq!(held, [0, 1, 0]);
 }
 
-/// Regression: a member had forgotten the lease and another one did not answer, so an observer was
-/// told that the lock is free, although its holder relied on it.
+/// Regression: one member had forgotten the lease and another was silent: it was said to be free.
 #[tokio::test(start_paused = true)]
 async fn a_key_is_shown_as_held_if_a_member_that_does_not_answer_may_make_a_majority_for_its_holder() {
     let (world, quorum, attempt, fence) = held_at(3).await;
@@ -79,8 +78,7 @@ async fn a_list_that_takes_its_members_seconds_is_waited_for() {
     assert_eq!(world.passed(), 5 * SECOND);
 }
 
-/// The clock that decides what is due is the median of those that answer, and the mark is the
-/// latest that any of them has.
+/// What is due depends on the median clock of those that answer, and on the latest mark.
 #[tokio::test(start_paused = true)]
 async fn the_latest_mark_and_the_median_clock_of_the_members_count() {
     let (world, quorum, attempt, fence) = held_at(5).await;

@@ -14,8 +14,7 @@ fn foreign() -> Does {
     Does::Says(GrantAnswer::Busy { held_by, place: None })
 }
 
-/// At the first store it used to block the quorum for as long as it was there; at the others it did
-/// not.
+/// Regression: at the first store it blocked the quorum for as long as it was there.
 #[tokio::test(start_paused = true)]
 async fn another_programs_lock_at_a_minority_keeps_nobody_from_the_lock_wherever_it_is() {
     for wait_mode in [WaitMode::Try, WAIT] {
@@ -52,8 +51,7 @@ async fn a_waiter_queues_at_a_member_without_another_programs_lock() {
     assert_eq!((world.taken(), world.passed()), (vec![1, 2], MILLISECOND));
 }
 
-/// Most members report it, so it keeps everybody out and is waited for, and the position in the
-/// queue is kept.
+/// Most members report it, so it is waited for, and the place in the queue is kept.
 #[tokio::test(start_paused = true)]
 async fn other_programs_locks_at_a_majority_are_waited_for() {
     let (world, quorum) = quorum_of(3);
@@ -67,8 +65,7 @@ async fn other_programs_locks_at_a_majority_are_waited_for() {
     fence(&quorum.grant(&waits, WAIT).await);
 }
 
-/// Another program overwrote the lock at the store in whose queue the waiters were, and the others
-/// are released.
+/// Another program overwrote the lock at the store of the waiters' queue; the others are released.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_another_programs_lock_is_granted_the_other_members() {
     let (world, quorum) = quorum_of(3);
@@ -111,8 +108,7 @@ async fn leftovers_of_a_dead_process_at_a_minority_cost_a_moment() {
     }
 }
 
-/// Regression: the waiter asked only the first member again, and so waited for the end of a lease
-/// that a majority had released, while any newcomer was granted the key.
+/// Regression: the waiter asked only the first member again, and any newcomer was granted the key.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_misses_the_first_member_does_not_keep_its_waiter_for_the_lease() {
     let world = World::of(3);
@@ -140,9 +136,8 @@ fn holders(world: &World, ours: Holder) -> usize {
     (0..world.members.len()).filter(|member| held(*member)).count()
 }
 
-/// The holder releases, and the first member hands its key to the waiter. Before the waiter has
-/// asked the other members, another process tries, and is granted by them: it gives way, and asks
-/// again.
+/// The first member hands its key to the waiter; before that has asked the others, these grant it to
+/// another process, which gives way and asks again.
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_between_a_hand_over_and_the_rest_of_its_round_gives_way() {
     for wait_mode in [WaitMode::Try, WAIT] {
@@ -166,9 +161,8 @@ async fn a_newcomer_between_a_hand_over_and_the_rest_of_its_round_gives_way() {
     }
 }
 
-/// Seed 198 of `random_faults`: the first member was so slow that the attempt queued at the next
-/// one, and gave up its request to the first. That request was granted late, was counted, and was
-/// released: two guards were valid at once.
+/// Seed 198 of `random_faults`: the attempt gave up its request to the slow first member, where it was
+/// granted late, counted and released: two guards were valid at once.
 #[tokio::test(start_paused = true)]
 async fn a_late_grant_counts_and_is_kept_or_is_given_up_and_does_not_count() {
     let world = World::of(3);

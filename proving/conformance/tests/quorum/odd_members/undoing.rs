@@ -47,8 +47,7 @@ async fn giving_up_at_a_member_that_hangs_is_retried() {
     assert_eq!((world.counts("give_up"), begun), (vec![2, 3, 2], 700 * MILLISECOND));
 }
 
-/// The caller was answered without the third member, whose grant comes when nobody wants it any
-/// more.
+/// The caller was answered without the third member, whose grant comes too late.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_the_attempt_was_given_up_is_given_up_after_it() {
     let (world, quorum) = quorum_of(3);
@@ -112,8 +111,7 @@ async fn a_try_that_is_repeated_while_the_first_is_given_up_uses_other_ids() {
     assert_eq!((world.taken(), quorum.under_way()), (vec![2], 0));
 }
 
-/// The third member answered the release before it received the grant, and then the program ends:
-/// nobody would undo that grant.
+/// The third member answers the release before it receives the grant, and then the program ends.
 #[test]
 fn a_grant_that_is_under_way_when_the_program_ends_is_given_up() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

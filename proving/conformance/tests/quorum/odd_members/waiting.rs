@@ -57,8 +57,7 @@ async fn a_waiter_queues_as_before_once_a_majority_is_back() {
     assert!(!is_woken(&quorum, &waits, SECOND).await);
 }
 
-/// A waiter in the second member's queue, while the first member was down, is handed the key there,
-/// and continues from that, whoever came to the first member meanwhile.
+/// A waiter in the second member's queue is handed the key there, whoever came to the first meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_was_handed_a_key_continues_from_the_member_that_handed_it_over() {
     let (world, quorum) = quorum_of(3);

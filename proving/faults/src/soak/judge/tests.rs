@@ -125,9 +125,8 @@ fn a_fence_that_repeats_or_falls_is_found_if_nothing_failed() {
     assert_eq!(count([("read", 5), ("read", 3), ("alone", 4)]), 1);
 }
 
-/// A process was handed the lock and stopped at that moment, the server was flushed, and somebody
-/// else was granted the lock. Then the stopped process was continued: its guard began later, with
-/// the lower fence.
+/// A process stopped when it was handed the lock, the server was flushed, and another was granted it.
+/// The stopped process's guard began later, with the lower fence.
 #[test]
 fn a_holder_that_was_forgotten_before_its_grant_arrived_is_excused_too() {
     let lines = [
@@ -144,8 +143,7 @@ fn a_holder_that_was_forgotten_before_its_grant_arrived_is_excused_too() {
     assert!(!violations(&lines).is_empty());
 }
 
-/// A release was in the socket of a stopped server. When the server was continued, it was flushed
-/// first and then read the release.
+/// A release in a stopped server's socket was read only after the server had been flushed.
 #[test]
 fn a_holder_that_releases_a_forgotten_lease_before_the_store_sees_it_is_excused() {
     let lines = [
@@ -227,8 +225,7 @@ fn wrong_notifications_and_odd_answers_are_found() {
     let lines =
         ["1 1 1 asks alone a", "10 1 1 granted 7 2000", "20 1 1 lets-go true", "21 1 1 lost not yours"];
     assert_eq!(violations(&lines).len(), 1);
-    // A member of a quorum forgot, and with it the majority was gone: nobody else could have the
-    // lock meanwhile, but the lease had ended.
+    // A member forgot, and the majority was gone: nobody else had the lock, but the lease had ended.
     let mut quorum = circumstances(&NONE);
     quorum.forgotten_somewhere.push(Fault { kind: Kind::Flushed, from: 15_000_000, until: 16_000_000 });
     assert_eq!(judged(&quorum, &lines).violations, [""; 0]);

@@ -15,8 +15,7 @@ use crate::{judge::left_behind, worker::CLOSES_WITHIN};
 const GOES_WITHIN: Duration = Duration::from_secs(1);
 
 impl TestBed {
-    /// Everything that is left of holders and waiters, on servers and in files and databases. A
-    /// store in memory is gone with its process.
+    /// All that is left of holders and waiters. A store in memory is gone with its process.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         match &self.place {
             StoreUnderTest::Memory => Vec::new(),
@@ -55,8 +54,7 @@ fn in_use(url: &str) -> Vec<String> {
     in_use.map(|state| format!("{state:?}")).collect()
 }
 
-/// The same, and files that dead processes left next to the database, which the next process
-/// removes.
+/// The same, and files of dead processes next to the database, which the next process removes.
 fn at_file(url: &str) -> Vec<String> {
     let rows = in_use(url);
     let directory = format!("{}-peers", url.trim_start_matches("file:"));

@@ -32,8 +32,7 @@ const HICCUP: Duration = Duration::from_millis(1000);
 /// The time limit for sentinels, whose votes may be split several times on a busy machine.
 const AGREE_WITHIN: Duration = Duration::from_secs(60);
 
-/// A requested failover takes a second or two, and is abandoned after two seconds in each of its
-/// steps.
+/// A requested failover takes a second or two, and is abandoned after two in each of its steps.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(8);
 
 impl TestBed {
@@ -156,8 +155,7 @@ fn fails(server: &Server, kind: Kind, most: Duration, dice: &mut StdRng) {
     }
 }
 
-/// Closes the connections of all clients but sentinels, which would replace a master that they
-/// cannot reach.
+/// Closes the connections of all clients but sentinels, which would replace the master.
 fn kill_clients(server: &Server) {
     for which in ["normal", "pubsub"] {
         let listed = server.text(&["CLIENT", "LIST", "TYPE", which]);
@@ -215,8 +213,7 @@ fn node_fails(cluster: &Cluster, kind: Kind, dice: &mut StdRng) {
     });
 }
 
-/// Causes the same fault at some members, but always at fewer than half. Waits until those that
-/// forgot something count again.
+/// Causes the same fault at fewer than half, and waits until all that forgot something count again.
 fn minority_fails(members: &[Member], kind: Kind, dice: &mut StdRng) {
     let count = dice.random_range(1..=(members.len() - 1) / 2);
     let struck: Vec<_> = members.sample(dice, count).collect();

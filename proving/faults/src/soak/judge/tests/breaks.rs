@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// Process 1 holds a key from 10 on, process 3 breaks that lease at 30, and process 2 holds the key
-/// from 40 on.
+/// Process 1 holds a key from 10 on, 3 breaks that lease at 30, and 2 holds the key from 40 on.
 fn broken<'a>(next: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
     let lines = [
         "1 1 1 asks alone a",
