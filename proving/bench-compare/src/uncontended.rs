@@ -28,7 +28,6 @@ struct Laps {
     bare: Sample,
 }
 
-/// Measures all competitors in turn.
 pub fn run(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
     figures.announce(&format!("{NAME} on {}", settings.backend));
     let field = &settings.competitors;

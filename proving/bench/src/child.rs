@@ -48,7 +48,6 @@ impl Child {
         Ok(self.orders.write_all(line.as_bytes())?)
     }
 
-    /// Waits for the next report.
     pub fn receive<R: DeserializeOwned>(&mut self) -> Result<R, AnyError> {
         let line = self
             .reports

@@ -22,7 +22,6 @@ pub struct Figure {
     pub unit: String,
     /// The target, in words.
     pub target: Option<String>,
-    /// True if the target is met.
     pub met: Option<bool>,
     /// The quartiles.
     pub spread: Option<[f64; 2]>,

@@ -4,7 +4,6 @@ use std::{fmt, fs, thread};
 
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The processor's own name.
     pub processor: String,
     /// The number of its threads that may be used.
     pub threads: usize,

@@ -42,7 +42,6 @@ pub enum Order {
     },
 }
 
-/// The answer of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Report {
     Done,

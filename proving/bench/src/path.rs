@@ -27,7 +27,6 @@ pub enum Path {
     Lock,
     /// The same in a bare loop.
     Bare,
-    /// Renews a held guard.
     Renewal,
     /// Runs one renewal script, in a bare loop.
     BareRenewal,

@@ -33,7 +33,6 @@ impl Tap {
         tap
     }
 
-    /// The port to connect to.
     pub const fn port(&self) -> u16 {
         self.port
     }

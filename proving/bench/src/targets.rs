@@ -1,11 +1,8 @@
 //! All targets in one place, each with its reason.
 
-/// A bound on a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// No more than this.
     AtMost(f64),
-    /// No less than this.
     AtLeast(f64),
 }
 
@@ -38,7 +35,6 @@ pub struct Target {
     pub bound: Bound,
     /// True if the figure is counted, so that no other load on the machine changes it.
     pub counted: bool,
-    /// The reason for the bound.
     pub because: &'static str,
 }
 

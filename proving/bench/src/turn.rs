@@ -11,11 +11,8 @@ use crate::sample::Sample;
 pub struct Turn {
     /// The waiter's number, unique in a run.
     pub waiter: u64,
-    /// When the waiter requested the lock.
     pub asked: u64,
-    /// When the waiter got its guard.
     pub had: u64,
-    /// When the waiter called `release`.
     pub released: u64,
     /// The turn's fence, by which turns are ordered.
     pub fence: u64,

@@ -47,7 +47,6 @@ impl Workers {
         (0..processes).map(start).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The number of processes.
     #[expect(clippy::len_without_is_empty, reason = "there always are some")]
     pub const fn len(&self) -> usize {
         self.0.len()

@@ -8,7 +8,6 @@ use bench::machine::Machine;
 use bench::sizing;
 use bench::targets;
 
-/// Defines a test for each store.
 macro_rules! at_each_store {
     ($($promise:ident)*) => {
         $(mod $promise {

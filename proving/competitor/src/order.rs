@@ -39,7 +39,6 @@ pub enum Order {
 /// requested: nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
 pub type Times = [u64; 3];
 
-/// The answer of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "lowercase")]
 pub enum Report {

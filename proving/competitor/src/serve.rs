@@ -36,9 +36,7 @@ pub trait Competitor: Clone + Send + Sync + 'static {
 /// The times between which a process considered itself the holder; nanoseconds as of [`now`].
 #[derive(Clone, Copy, Debug)]
 pub struct Visit {
-    /// When it got the lock.
     pub had: u64,
-    /// When it requested the release.
     pub released: u64,
 }
 

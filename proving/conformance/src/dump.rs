@@ -33,7 +33,6 @@ pub struct MemberRecord {
 }
 
 impl MemberRecord {
-    /// Parses the stored value.
     pub fn read(value: &str, left: Option<Duration>) -> Self {
         let (run, since) = match value.split_once(' ') {
             Some((run, since)) => (run, since.parse().ok()),

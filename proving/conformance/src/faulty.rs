@@ -117,7 +117,6 @@ async fn timed_out<T>(store: &str) -> Result<T, Fault> {
 /// What becomes of a call to a member.
 #[derive(Clone, Debug)]
 pub enum Does {
-    /// It meets this fate.
     Meets(CallFate),
     /// It is a grant, which is answered like this and not served.
     Says(GrantAnswer),
@@ -145,7 +144,6 @@ pub fn members(count: u8, runtime: &Arc<impl Runtime + 'static>) -> Vec<Arc<Memo
     (0..count).map(member).collect()
 }
 
-/// The quorum of these members, with this longest TTL.
 pub fn quorum_of(members: &[Arc<Faulty>], max_ttl: Duration, runtime: Arc<dyn Runtime>) -> QuorumStore {
     let members = members.iter().cloned().map(|member| -> Arc<dyn Store> { member });
     QuorumStore::new(members, max_ttl, runtime).expect("members and a TTL that fit")
@@ -162,7 +160,6 @@ struct Script {
     facts: Facts,
 }
 
-/// The store's statements about itself.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// What tells it from other stores.

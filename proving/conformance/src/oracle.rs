@@ -147,7 +147,6 @@ impl Oracle {
         served
     }
 
-    /// All holders of a request's keys.
     fn holders_of(&mut self, request: &Request) -> Vec<HolderInfo> {
         if matches!(request, Request::Advance(_) | Request::Inspect(_) | Request::Marked(_)) {
             return Vec::new();

@@ -10,7 +10,6 @@ use leasehold_redis::wire::channel_of;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-/// One step of a history.
 #[derive(Clone, Debug)]
 pub enum Step {
     Ask(Request),
@@ -25,7 +24,6 @@ pub enum Step {
     /// Another program makes the key a list, whatever is there.
     MakeList(Key),
     Delete(Key),
-    /// The content of the key expires.
     Expire(Key),
     ForgetFence(Key),
     /// The fence is this number, kept for this long.

@@ -244,7 +244,6 @@ fn sql(config: &str, statement: &str) {
     block_in_place(|| Handle::current().block_on(done)).expect("a server that answers");
 }
 
-/// The runtime of a test.
 pub(crate) fn runtime() -> Arc<dyn Runtime> {
     Arc::new(TokioRuntime::current().expect("a test in a tokio runtime"))
 }

@@ -36,7 +36,6 @@ impl VirtualTime {
         *locked(&self.always_draws) = Some(always);
     }
 
-    /// The time since the test began.
     pub fn passed(&self) -> Duration {
         self.begin.elapsed()
     }

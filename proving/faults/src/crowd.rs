@@ -62,7 +62,6 @@ impl Crowd {
         self.plan.ttl
     }
 
-    /// The process ids of the live workers.
     pub fn alive(&self) -> Vec<u32> {
         self.workers.keys().copied().collect()
     }
@@ -119,7 +118,6 @@ impl Crowd {
         state.holders.is_empty() && state.waiters.is_empty()
     }
 
-    /// What the store says of this key.
     pub fn looks_at(&self, key: &str) -> KeyState {
         self.runtime.block_on(self.onlooker.inspect(key)).expect("the store answers")
     }
@@ -191,7 +189,6 @@ fn keeps_a_file(worker: u32) -> bool {
     })
 }
 
-/// Waits until a condition is true.
 #[track_caller]
 pub fn until(what: &str, limit: Duration, mut has_come_about: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -18,7 +18,6 @@ pub fn now() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The time; see [`now`].
@@ -29,7 +28,6 @@ pub struct Entry {
     pub what: EventKind,
 }
 
-/// Events of tasks and processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// Just before it requests the lock.
@@ -44,9 +42,7 @@ pub enum EventKind {
         /// The end of the lease unless it is renewed.
         until: u64,
     },
-    /// The lease was extended.
     Renewed {
-        /// Its new end.
         until: u64,
     },
     /// The store confirmed that the job is marked as done.
@@ -62,13 +58,10 @@ pub enum EventKind {
     Lost(String),
     /// The store did not answer the release.
     Unconfirmed(String),
-    /// The request was dropped.
     Cancelled,
-    /// The request ended without a guard.
     Failed(String),
     /// Just before it breaks somebody's lease, as an operator does.
     Breaks {
-        /// The fence that it saw.
         fence: u64,
         holder: u32,
         key: String,
@@ -85,7 +78,6 @@ pub enum EventKind {
     HadIt,
     /// Just before the process is stopped.
     Stopped,
-    /// The process was told to continue.
     Continued,
     /// Just before this fault of the network or the server.
     Fault(String),

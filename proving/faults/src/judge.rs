@@ -23,7 +23,6 @@ pub(crate) fn slack_of(longest_stall: Duration) -> Duration {
     BUSY + 2 * longest_stall
 }
 
-/// The duration of the test: in the everyday form, or in the long one.
 pub fn lasts(every_day: Duration, long: Duration) -> Duration {
     if is_long() { long } else { every_day }
 }
@@ -116,7 +115,6 @@ pub fn left_behind(server: &Server) -> Vec<String> {
     left
 }
 
-/// Waits until nothing is left behind on any of these servers.
 #[track_caller]
 pub fn until_nothing_is_left<'a>(servers: impl Iterator<Item = &'a Server> + Clone, limit: Duration) {
     let begun = Instant::now();

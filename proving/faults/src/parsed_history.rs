@@ -87,7 +87,6 @@ pub struct ProcessFault {
     pub had_it: Option<u64>,
 }
 
-/// The requests and faults of a history.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedHistory {
     /// All requests, in the order in which they were made.

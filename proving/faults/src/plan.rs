@@ -18,9 +18,7 @@ pub struct Plan {
     pub ttl: Duration,
     /// The usual duration of a hold.
     pub hold: Duration,
-    /// The duration of an occasional long hold.
     pub long_hold: Duration,
-    /// The percentage of holds that are long.
     pub long_percent: u32,
     /// The longest pause before the next request; each pause is random between zero and this.
     pub think: Duration,

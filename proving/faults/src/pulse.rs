@@ -37,7 +37,6 @@ impl Pulse {
         Self { longest, ends, thread: Some(thread) }
     }
 
-    /// The longest delay so far.
     pub(crate) fn longest_stall(&self) -> Duration {
         Duration::from_nanos(self.longest.load(Ordering::Relaxed))
     }

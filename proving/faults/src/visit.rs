@@ -26,7 +26,6 @@ impl TaskHistory {
         self.note_at(now(), what);
     }
 
-    /// Records when a request is queued.
     pub(crate) fn stands(&self, request: Acquire) -> Acquire {
         let task_history = self.clone();
         request.on_wait(move |waiting| {

@@ -11,12 +11,9 @@ pub struct Wish {
     pub keys: Vec<String>,
 }
 
-/// The mode in which keys are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Exclusive.
     Alone,
-    /// Shared with other readers.
     Read,
     /// This many of so many permits.
     Permits(u32, u32),

@@ -19,7 +19,6 @@ const WORDS: [&str; 7] = [
     "\u{202e}",
 ];
 
-/// A change at a position.
 #[derive(Clone, Debug)]
 enum Edit {
     Put(Index, Vec<u8>),

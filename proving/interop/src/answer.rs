@@ -19,28 +19,23 @@ pub fn now() -> u64 {
     seconds * 1_000_000_000 + nanos
 }
 
-/// A driver's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The library says that it holds the lock.
     Took {
-        /// When the order was given.
         asked: u64,
-        /// When the library answered.
         answered: u64,
     },
     /// According to the library, somebody else holds the lock, and it has stopped waiting.
     Held,
     /// The library says that it held the lock and released it.
     Released {
-        /// When the release was requested.
         called: u64,
     },
     /// According to the library, it no longer holds the lock.
     NotHeld,
     /// The library did it, and reported no result.
     Untold {
-        /// When the release was requested.
         called: u64,
     },
     /// According to the library, the lock was extended.
@@ -51,12 +46,10 @@ pub enum Answer {
     Visited {
         /// When the library reported that it held the lock.
         answered: u64,
-        /// When the release was requested.
         called: u64,
     },
     /// It held the lock, and so did somebody else.
     Met(String),
-    /// Any other result, as text.
     Failed(String),
 }
 

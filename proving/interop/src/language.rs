@@ -8,7 +8,6 @@ use std::{
 
 use crate::Peer;
 
-/// A language of the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Language {
     /// JavaScript: `node`, and `npm` for downloads.
@@ -85,7 +84,6 @@ impl Language {
         Ok(String::from_utf8_lossy(&version.stdout).into_owned() + &self.wanted()?)
     }
 
-    /// The file that holds the stamp.
     pub fn stamp_file(self) -> PathBuf {
         self.home().join("stamp")
     }

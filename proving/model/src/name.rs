@@ -127,7 +127,6 @@ enum Word {
     Ended(u64),
     Ticket(u64),
     Fence(u64),
-    /// An id of a quorum's attempt.
     Id(u64),
 }
 
@@ -256,7 +255,6 @@ impl Hasher for Words {
     }
 }
 
-/// The name of a state.
 pub(crate) fn of(state: &impl Hash, now: Now, horizon: Horizon) -> u128 {
     WORDS.with_borrow_mut(|words| {
         words.0.clear();

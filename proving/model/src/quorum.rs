@@ -263,7 +263,6 @@ impl Quorum {
         }
     }
 
-    /// Serves a request at a member, and delivers its messages.
     fn serve_at(&mut self, member: usize, request: Request) -> Result<Answer, Fault> {
         let (now, flaw) = (self.now, self.fixed.flaw);
         let (answer, pushes) = self.member(member).serve(request, now, flaw);

@@ -124,7 +124,6 @@ impl Store {
         Rc::make_mut(&mut self.ghost)
     }
 
-    /// The clients of a process.
     fn of(&self, process: usize) -> impl Iterator<Item = usize> + use<> {
         let fixed = Rc::clone(&self.fixed);
         (0..fixed.parties.len()).filter(move |who| fixed.parties[*who].process == process)

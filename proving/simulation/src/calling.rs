@@ -125,7 +125,6 @@ impl NodeStore {
         }
     }
 
-    /// The same with one request.
     pub(crate) async fn call_one(
         &self,
         connection: &Connection,

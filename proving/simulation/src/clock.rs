@@ -34,7 +34,6 @@ impl Clock {
         u64::try_from(when).unwrap_or(u64::MAX)
     }
 
-    /// Changes the rate from now on.
     pub(crate) fn runs(&mut self, now: u64, fast: i64) {
         *self = Self { since: now, showed: self.at(now), fast };
     }

@@ -61,7 +61,6 @@ enum Due {
     Happens(Event),
 }
 
-/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stepped {
     Polled,
@@ -94,12 +93,10 @@ impl Executor {
         locked(&self.ready.0).insert(number);
     }
 
-    /// Wakes a task at a given time.
     pub(crate) fn wake_at(&self, at: u64, waker: Waker) -> Moment {
         self.enter(at, Due::Wakes(waker))
     }
 
-    /// Schedules an event at a given time.
     pub(crate) fn at(&self, at: u64, event: impl FnOnce() + Send + 'static) {
         self.enter(at, Due::Happens(Box::new(event)));
     }

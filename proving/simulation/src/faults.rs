@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::plan::{FaultKind, Plan, PlannedFault};
 use crate::world::World;
 
-/// Schedules all faults of the plan.
 pub(crate) fn enter(world: &Arc<World>, plan: &Plan) {
     for planned_fault in plan.planned_faults.clone() {
         let begins = planned_fault.clone();

@@ -86,7 +86,6 @@ impl Machine {
         self.executor.wake_all(self.number);
     }
 
-    /// Sets its wall clock.
     pub(crate) fn wall_jumps(&self, by: i64) {
         locked(&self.state).wall_clock.jumps(by);
     }

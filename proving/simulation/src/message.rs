@@ -2,7 +2,6 @@
 
 use leasehold_core::{Answer, Channel, Push, Request, Stamp};
 
-/// A message from a process to a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) connection: u64,
@@ -19,7 +18,6 @@ pub(crate) enum Says {
     Bye,
 }
 
-/// A message from a node to a process.
 #[derive(Debug)]
 pub(crate) enum Letter {
     Reply(u64, Reply),

@@ -60,7 +60,6 @@ impl Link {
         Self { takes, ..Self::default() }
     }
 
-    /// Removes all faults of the link.
     pub(crate) fn heals(&mut self) {
         *self = Self::new(self.takes.clone());
     }

@@ -109,7 +109,6 @@ struct Run {
     steps: usize,
 }
 
-/// A process, as the run sees it.
 struct Process {
     machine: Arc<Machine>,
     locks: Locks,

@@ -19,10 +19,8 @@ use crate::machine::Machine;
 use crate::message::channel_of;
 use crate::world::World;
 
-/// The time limit of a call.
 const CALL: Duration = Duration::from_millis(500);
 
-/// The time limit of connecting.
 pub(crate) const CONNECT: Duration = Duration::from_secs(1);
 
 pub(crate) struct NodeStore {

@@ -49,7 +49,6 @@ pub(crate) struct Watch {
     given_up: BTreeSet<(usize, Holder)>,
     /// Processes whose lease clock ran wild.
     clocks_off: BTreeSet<usize>,
-    /// The requests, by label.
     requests: BTreeMap<String, Asked>,
     gone: BTreeSet<usize>,
 }
@@ -95,7 +94,6 @@ impl Watch {
         self.dice.fork()
     }
 
-    /// A request for a lock begins.
     pub(crate) fn begins(&mut self, label: &str, process: usize, now: u64) {
         self.requests.insert(label.to_owned(), Asked { process, since: now, waits: true, over: None });
     }
@@ -156,7 +154,6 @@ impl Watch {
         self.gone.insert(process);
     }
 
-    /// Checks the guards after a step.
     pub(crate) fn after_step(&mut self, now: u64) {
         for n in 0..self.guards.len() {
             let guard = &mut self.guards[n];

@@ -37,13 +37,11 @@ impl World {
         Arc::new_cyclic(|this| Self { executor, machines, flaw, trace, network, watch, this: this.clone() })
     }
 
-    /// Schedules an event after a delay.
     pub(crate) fn after(&self, delay: Duration, event: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         self.at(self.executor.now().saturating_add(delay), event);
     }
 
-    /// Schedules an event at a given time.
     pub(crate) fn at(&self, at: u64, event: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let this = self.this.clone();
         self.executor.at(at, move || {

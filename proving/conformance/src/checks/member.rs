@@ -53,7 +53,6 @@ async fn serving(target: &Target) -> Arc<dyn Store> {
     store
 }
 
-/// Returns when the store serves a quorum.
 async fn serves(store: &dyn Store) {
     let asking = async {
         loop {

@@ -28,7 +28,6 @@ pub(super) async fn until(store: &dyn Store, what: &str, is_so: impl Fn(&KeyStat
     assert!(timeout(IN_TIME, waiting).await.is_ok(), "never {what}: {:?}", state_of(store, "k").await);
 }
 
-/// Waits until the queue of `k` has this many waiters.
 pub(super) async fn until_waiting(store: &dyn Store, count: usize) {
     until(store, &format!("{count} waiters"), |state| state.waiters.len() == count).await;
 }
@@ -190,7 +189,6 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(target: &Target) {
     }
 }
 
-/// An observer sees the waiters in order.
 pub async fn an_observer_sees_the_queue_in_order(target: &Target) {
     let (store, locks) = (target.store(), locks(target));
     let holder = locks.mutex("k").label("zero").lock().await.unwrap();

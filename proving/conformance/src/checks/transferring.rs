@@ -8,7 +8,6 @@ use tokio::task::JoinSet;
 use super::{LONG, SHORT, attempt, holders, refused, take_within};
 use crate::target::Target;
 
-/// The locks of another process.
 fn process(target: &Target, label: &str) -> Locks {
     let runtime = Arc::new(TokioRuntime::current().unwrap());
     Locks::builder().ttl(LONG).label(label).runtime(runtime).over(target.store()).unwrap()

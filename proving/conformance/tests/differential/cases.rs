@@ -203,12 +203,10 @@ fn renewed(subject: &mut Subject, attempt: &Attempt, run: Option<&'static str>) 
     read_done(&say(subject, &renew_batch(&[attempt], at, false)), 1).unwrap()[0]
 }
 
-/// The fence key of the attempt's key.
 fn fence_key(attempt: &Attempt) -> Vec<u8> {
     FenceKeys { at_member: attempt.proposal.is_some(), by_slot: false }.name(attempt.claim.first_key())
 }
 
-/// The last fence of the attempt's key.
 fn last_fence(subject: &mut Subject, attempt: &Attempt) -> Option<u64> {
     if attempt.proposal.is_none() {
         return run(subject, cmd("GET").arg(fence_key(attempt)));
@@ -239,7 +237,6 @@ fn say(subject: &mut Subject, call: &Call) -> Value {
     subject.say(call).unwrap()
 }
 
-/// The call of a single request.
 pub(crate) fn single(request: &Request) -> Call {
     call_at_member(request, WINDOW, Some(RUN))
 }

@@ -67,7 +67,6 @@ async fn connect(server: &Postgres) -> Client {
 /// A database on which histories run.
 pub(crate) struct Tables {
     client: Client,
-    /// The timeline of the server.
     timeline: String,
     /// Listens on the channels that are heard, as a process does: by an advisory lock.
     _ears: Client,

@@ -52,7 +52,6 @@ const ALL: [&Script; 23] = [
     &script::MEMBER_BATCH_RENEW,
 ];
 
-/// All scripts that have this part.
 pub(crate) fn with(part: &str) -> impl Iterator<Item = &'static Script> {
     ALL.into_iter().filter(move |script| script.text().contains(part))
 }

@@ -70,7 +70,6 @@ pub(crate) async fn take(locks: &Locks, name: &str) -> Guard {
     request(locks, name).await.unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Waits until a condition is true.
 pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !condition().await {

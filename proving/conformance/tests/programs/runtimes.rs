@@ -17,7 +17,6 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// Locks, and one of them that is held.
 async fn holding() -> (Locks, Guard) {
     let locks = Locks::in_memory();
     let guard = locks.mutex("k").lock().await.unwrap();

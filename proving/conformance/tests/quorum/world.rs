@@ -67,7 +67,6 @@ impl Process {
         members.into_iter().for_each(|member| self.way[member].set(fate.clone()));
     }
 
-    /// The number of calls to all members.
     pub(crate) fn calls(&self) -> usize {
         self.way.iter().map(|member| member.calls()).sum()
     }

@@ -31,7 +31,6 @@ async fn keys_of_different_slots_are_refused_by_a_quorum_with_a_cluster() {
     assert!(matches!(refused, LockError::Misuse(Misuse::KeysApart { .. })), "{refused:?}");
 }
 
-/// Waits until the lock is granted.
 async fn granted(locks: &Locks, name: &[u8]) -> Guard {
     let end = Instant::now() + 30 * SECOND;
     loop {

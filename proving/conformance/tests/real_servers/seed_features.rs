@@ -14,7 +14,6 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Far longer than anything here takes.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Two processes on one server.
 async fn two() -> (Server, Locks, Locks) {
     let server = Server::start(Flavor::Redis70);
     let here = Locks::connect(&server.url()).await.unwrap();

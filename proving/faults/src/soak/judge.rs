@@ -25,7 +25,6 @@ pub(crate) struct Verdict {
     pub(crate) broken: Broken,
     /// The longest time that a wanted key was free while the store was up.
     pub(crate) longest_gap: Duration,
-    /// The longest wait of a request that was granted.
     pub(crate) longest_wait: Duration,
 }
 
@@ -61,7 +60,6 @@ impl Circumstances {
         Self { ttl, told_within: Duration::from_secs(1), longest_gap, ..Self::default() }
     }
 
-    /// Checks a run.
     pub(crate) fn judge(&self, history: &[Entry], parsed_history: &ParsedHistory) -> Verdict {
         let mut verdict = Verdict::default();
         let beliefs = parsed_history.beliefs();

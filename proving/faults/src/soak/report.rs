@@ -19,7 +19,6 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Prints the result of one topology.
     pub(crate) fn add(&mut self, name: &str, seed: u64, outcome: &Outcome) {
         let grants: usize = outcome.grants.values().sum();
         let verdict = &outcome.verdict;

@@ -26,7 +26,6 @@ use crate::{
     pulse::Pulse,
 };
 
-/// The number of tasks of each worker.
 const TASKS: u32 = 10;
 
 const TTL: Duration = Duration::from_secs(2);
@@ -53,7 +52,6 @@ const GAP: Duration = Duration::from_secs(2 + 1 + 5 + 2);
 /// The time after which a queue that nobody asks about any more is gone.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(15 + 2);
 
-/// The result of one topology.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) details: String,

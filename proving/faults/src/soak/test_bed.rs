@@ -37,7 +37,6 @@ pub(crate) struct TestBed {
 }
 
 pub(crate) enum StoreUnderTest {
-    /// The memory of one process.
     Memory,
     File,
     Single(Box<Member>),

@@ -47,7 +47,6 @@ impl WorkerGroup {
         Ok(group)
     }
 
-    /// All tasks of the live workers.
     pub(crate) fn tasks(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let tasks = 1..=self.plans[0].tasks;
         self.workers.keys().flat_map(move |process| tasks.clone().map(move |task| (*process, task)))

@@ -22,7 +22,6 @@ use crate::{
     worker::live,
 };
 
-/// The key of a mutex.
 pub(crate) const MUTEX: &str = "mutex";
 /// Two keys that are acquired alone and together; in a cluster, they share a slot.
 pub(crate) const TWO: [&str; 2] = ["{two}a", "{two}b"];
@@ -178,7 +177,6 @@ impl Workload {
         self.begun(every.begin().await).await;
     }
 
-    /// Does the job if it was begun.
     async fn begun<NotNow>(&mut self, begun: Result<Result<JobGuard, NotNow>, BeginError>) {
         match begun {
             Ok(Ok(job)) => self.do_it(job).await,

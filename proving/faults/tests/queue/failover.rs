@@ -13,7 +13,6 @@ const FAILOVER: Duration = Duration::from_secs(5);
 /// The time beyond the sentinels': after a split vote, they vote again after two `failover-timeout`s.
 const AFTER: Duration = Duration::from_secs(2);
 
-/// The way in which the master fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
     Killed,

@@ -14,7 +14,6 @@ use crate::scene::{
     some_of, worker,
 };
 
-/// The longest failure of the network.
 const AWAY: Duration = Duration::from_millis(600);
 
 servers::tests! {

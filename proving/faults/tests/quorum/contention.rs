@@ -32,11 +32,9 @@ struct MemberFault {
 }
 
 enum End {
-    /// They do not come back.
     Never,
     /// They are repaired in this way once every task was served without them.
     Mended(fn(&Member)),
-    /// The fault is over at once.
     AtOnce,
 }
 

@@ -74,7 +74,6 @@ impl Pair {
         Self { peer, driver, locks, servers, key: peer.key(NAME) }
     }
 
-    /// Leasehold's lock on the key.
     pub(crate) fn ours(&self) -> Mutex {
         self.locks.mutex(&self.key)
     }

@@ -31,7 +31,6 @@ pub(super) struct Client {
     pub(super) ghost: Ghost,
     /// The members that answered with a grant, and its ids there, if a flaw asks for it.
     granted: Vec<(usize, Holder)>,
-    /// How often it may still ask.
     asks: u8,
 }
 
@@ -63,7 +62,6 @@ pub(super) struct Renewal {
     ballot: Ballot,
 }
 
-/// The knowledge of a client's process.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Process {
     pub(super) silent: Vec<bool>,
@@ -328,7 +326,6 @@ impl Client {
         }
     }
 
-    /// Notes that a call takes long.
     pub(super) fn is_late(&mut self, fixed: &Fixed, now: Now, nth: usize) {
         self.calls[nth].late = true;
         let Call { member, does, .. } = self.calls[nth].clone();
@@ -374,7 +371,6 @@ impl Client {
         }
     }
 
-    /// Sends a release to all members.
     pub(super) fn releases(&mut self, now: Now) {
         self.messages.clear();
         for member in 0..self.process.silent.len() {
@@ -397,7 +393,6 @@ impl Client {
         self.messages.sort_unstable();
     }
 
-    /// Reads a message about a break.
     pub(super) fn reads(&mut self, fixed: &Fixed, now: Now, message: usize) {
         let (member, id) = self.messages.remove(message);
         let may_be_lost = self.machine.handle_broken(member, id);
@@ -427,7 +422,6 @@ impl Client {
         }
     }
 
-    /// The time of its next timer.
     pub(super) fn timer(&self) -> Option<Instant> {
         match self.phase {
             Phase::Asking { until, .. } => Some(until),
@@ -456,7 +450,6 @@ impl Client {
         matches!(self.phase, Phase::Waiting { .. }) && self.asks == 0
     }
 
-    /// Returns true if it may ask again.
     pub(super) fn may_ask(&self) -> bool {
         if self.asks == 0 {
             return false;

@@ -13,7 +13,6 @@ pub(super) struct Ghost {
     pub(super) broken_at: Vec<(usize, Holder)>,
     /// The greatest fence of its lease that was broken through the quorum.
     pub(super) broken: Option<Fence>,
-    /// The rule that was broken.
     pub(super) fault: Option<&'static str>,
 }
 

@@ -21,7 +21,6 @@ impl Quorum {
         })
     }
 
-    /// A client begins a request.
     pub(super) fn notices_a_request(&mut self, nth: usize) {
         let shared = self.rivals(nth).filter(|(_, exclude)| !exclude);
         let above = shared.map(|(fence, _)| fence).max();

@@ -17,7 +17,6 @@ const STRANGER: &[u8] = b"a stranger's";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Member {
     pub(super) records: Records,
-    /// It never answers.
     pub(super) down: bool,
 }
 
@@ -92,7 +91,6 @@ impl Member {
         holders.into_iter().find(|it| is_of(&it.owner))
     }
 
-    /// Returns true if this id holds all keys of the claim.
     pub(super) fn is_held(&self, claim: &Claim, id: Holder, now: Now) -> bool {
         claim.keys().all(|key| self.records.holder_ids(key, now.stamp()).contains(&id))
     }
@@ -124,7 +122,6 @@ impl Member {
         self.records.voided = self.records.voided.filter(|voided| !over(*voided));
     }
 
-    /// Another program takes the key.
     pub(super) fn is_taken(&mut self, key: &Key, now: Now) {
         let lock = Lock::new(Content::Foreign(STRANGER.into()), Some(now.stamp() + MAX_TTL));
         self.records.locks.insert(key.clone(), lock);

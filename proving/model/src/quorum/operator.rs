@@ -9,7 +9,6 @@ use super::client::Phase;
 use super::{Flaw, Member, Quorum, Step};
 use crate::server::known;
 
-/// A break through the quorum.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Operator {
     /// The client whose lease it breaks.
@@ -19,7 +18,6 @@ pub(super) struct Operator {
     /// The fence that a majority shows, or otherwise the greatest.
     agreed: Fence,
     ballot: Ballot,
-    /// The members that have not answered.
     calls: Vec<usize>,
     /// Nothing of the client was under way when the operator looked, and no member fails.
     is_calm: bool,

@@ -20,7 +20,6 @@ pub struct Scope {
     pub waits: bool,
     /// True if holders release nothing, like a program that hangs.
     pub hangs: bool,
-    /// How often each fault may happen.
     pub(super) left: Left,
 }
 

@@ -40,7 +40,6 @@ pub(super) struct Client {
     /// The connection on which its last request arrived.
     pub(super) asked_on: u64,
     times: u8,
-    /// The number of its requests.
     asks: u64,
 }
 

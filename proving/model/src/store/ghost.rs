@@ -104,7 +104,6 @@ impl Ghost {
 }
 
 impl Store {
-    /// A request arrives at the store.
     pub(super) fn hear(
         &mut self,
         number: usize,
@@ -306,7 +305,6 @@ impl Store {
         }
     }
 
-    /// A client received a lock.
     pub(super) fn believes_in(&mut self, who: usize, fence: Fence) {
         if self.clients[who].orphan {
             return;

@@ -30,7 +30,6 @@ pub(super) enum Kind {
     Ping,
 }
 
-/// A message to the store.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct RequestMessage {
     pub(super) call: Call,
@@ -42,7 +41,6 @@ pub(super) struct RequestMessage {
     pub(super) again: bool,
 }
 
-/// A message from the store.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum StoreMessage {
     /// An answer; `None` for a ping, or if nothing was deleted.

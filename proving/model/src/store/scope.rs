@@ -11,7 +11,6 @@ use crate::faults::faults;
 #[derive(Clone, Debug)]
 pub struct Party {
     pub(super) claim: Claim,
-    /// The process that it belongs to.
     pub(super) process: usize,
     /// True if it waits while the key is taken, false if it leaves.
     pub(super) waits: bool,

@@ -37,7 +37,6 @@ const CHANGES: [(&str, &[&str]); 31] = [
     ("redis.pcall", &["redis.call"]),
 ];
 
-/// All mutants of a text, in its order.
 pub(super) fn mutants(text: &str) -> Vec<Mutant> {
     let tokens = tokens(text);
     let mut changes: Vec<Change> = Vec::new();

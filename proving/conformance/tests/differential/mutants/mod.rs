@@ -27,7 +27,6 @@ const CHOICE: &str = "LEASEHOLD_MUTANTS_OF";
 /// The tests of every day try one mutant of so many.
 const SAMPLED: u64 = 40;
 
-/// A part, and one of its mutants.
 type Changed = (Part, Mutant);
 
 /// A server on which one mutant is tried after the other.
@@ -38,7 +37,6 @@ trait Trial {
     fn notices(&mut self, part: &Part, mutant: &Mutant) -> bool;
 }
 
-/// A changed text.
 #[derive(Debug)]
 struct Mutant {
     /// The line with its change: `if a {{< => <=}} b then`; numbered if another has the same name.

@@ -2,7 +2,6 @@
 
 use super::{Change, Mutant, changed_texts};
 
-/// Each change of a word or a symbol.
 const CHANGES: [(&str, &[&str]); 21] = [
     ("<", &["<=", ">"]),
     (">", &[">=", "<"]),

@@ -48,7 +48,6 @@ impl World {
         Attempt::new(claim, Holder::from_bits(holder), None, Ttl::new(ttl).unwrap())
     }
 
-    /// The time since the test began.
     pub(crate) fn passed(&self) -> Duration {
         self.clock.passed()
     }
