@@ -1,8 +1,7 @@
-//! Benchmarks of Leasehold and other lock libraries: each in separate processes, with the same
-//! workloads on the same server, in turns.
-//!
-//! Each library runs with its defaults, except that all use the same TTL. A rate is compared with
-//! the bare loop of the same process, because languages and clients differ more than locks do.
+//! Benchmarks of Leasehold and other lock libraries, each in separate processes, with the same
+//! workloads on the same server, in turns. Each has its defaults, and all the same TTL. A rate is
+//! compared with the bare loop of its own process, because languages and clients differ more than
+//! locks do.
 
 #![expect(
     missing_docs,

@@ -1,8 +1,6 @@
-//! What a process of ours executes, counted by callgrind.
-//!
-//! Two processes run a path, one of them twice as often. The difference is the cost of that many
-//! cycles, without start-up, connecting and warm-up. This needs no marks in the code, and other
-//! load on the machine does not change it. Instructions need no symbols either.
+//! What a process of ours executes, counted by callgrind: the difference between a path and one
+//! twice as long is the cost of that many cycles, without start-up, connecting and warm-up. This
+//! needs no marks in the code and no symbols, and other load does not change it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -103,10 +101,9 @@ fn sum(profile: &str) -> Option<u64> {
     profile.lines().rev().find_map(|line| line.strip_prefix("totals:"))?.trim().parse().ok()
 }
 
-/// How often each function was called, by its file and name.
-///
-/// A profile names the caller (`fl=`, `fn=`) and then, for each function that it calls, that one
-/// (`cfn=`, and `cfi=` if it is in another file) and the number of calls.
+/// How often each function was called, by its file and name. A profile names the caller (`fl=`,
+/// `fn=`), and then each function that it calls (`cfn=`, and `cfi=` if in another file) and the
+/// number of calls.
 fn calls(profile: &str) -> BTreeMap<(&str, &str), u64> {
     let mut calls = BTreeMap::new();
     let (mut file, mut callee_file, mut callee) = ("", "", "");

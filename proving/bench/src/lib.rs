@@ -1,8 +1,6 @@
-//! Leasehold's benchmarks. Each alternates with a bare loop on the same client, in the same process
-//! and run.
-//!
-//! A target for a time is set on the ratio to that loop, never on a time alone. A target for a
-//! count (commands, turns, bytes) depends on nothing that other load on the machine could change.
+//! Leasehold's benchmarks, each alternating with a bare loop on the same client in the same process. A
+//! target for a time is set on the ratio to that loop; one for a count (commands, turns, bytes) depends
+//! on nothing that other load on the machine could change.
 
 #![expect(
     missing_docs,

@@ -5,11 +5,8 @@
 pub struct Sample(Vec<f64>);
 
 impl Sample {
-    /// The smallest measurement that this share of them does not exceed (nearest rank): always one
-    /// of the measurements, never a value between two. NaN without measurements.
-    ///
-    /// Exact, because all measurements are kept; a histogram would round them, and cannot give
-    /// ratios.
+    /// The smallest measurement that this share of them does not exceed (nearest rank), exactly, as all
+    /// are kept. NaN without measurements.
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);

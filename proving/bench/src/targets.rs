@@ -104,11 +104,10 @@ pub const TARGETS: [Target; 46] = [
     walked("allocations per renewal", "1 task", [22.0, 22.0], ALLOCATED),
 ];
 
-/// A bound on what is counted on a path, for an optimised build of this crate and for the tests'
-/// build, which is not optimised. It is 5 to 15 % above the last count, and for the tests up to 35
-/// %: they run concurrently, and on a busy machine answers arrive separately that would otherwise
-/// arrive together. Allocations depend on that only on a file: after a slow transaction the store's
-/// thread serves the next ones, and allocates 41 times per cycle instead of 35.
+/// A bound on a path's count, for an optimised build of this crate and for the tests' build: 5 to
+/// 15 % above the last count, and for the tests up to 35 %, as answers may arrive separately on a
+/// busy machine. On a file, allocations depend on that, too: after a slow transaction, 41 per cycle
+/// instead of 35.
 const fn walked(
     measure: &'static str,
     case: &'static str,

@@ -83,10 +83,8 @@ impl Turns {
     }
 }
 
-/// Jain's index of fairness: 1 when all have the same share, 1/n when one has everything.
-///
-/// Jain, Chiu and Hawe, *A Quantitative Measure of Fairness and Discrimination for Resource
-/// Allocation in Shared Computer Systems*, DEC-TR-301, 1984.
+/// Jain's index of fairness: 1 when all have the same share, 1/n when one has everything (Jain, Chiu
+/// and Hawe, DEC-TR-301, 1984).
 pub fn jain(shares: &[u32]) -> f64 {
     let sum: f64 = shares.iter().map(|share| f64::from(*share)).sum();
     let squares: f64 = shares.iter().map(|share| f64::from(*share).powi(2)).sum();

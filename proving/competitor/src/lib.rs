@@ -1,7 +1,6 @@
-//! One of several lock libraries, in a separate process that follows orders.
-//!
-//! A Rust program implements [`Competitor`] for a library and calls [`serve`]. Programs in other
-//! languages use the same lines, an [`Order`] in and a [`Report`] out.
+//! One of several lock libraries, in a process that follows orders. A Rust program implements
+//! [`Competitor`] and calls [`serve`]; other languages use the same lines, [`Order`] in, [`Report`]
+//! out.
 
 #![expect(
     missing_docs,

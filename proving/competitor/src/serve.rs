@@ -165,11 +165,7 @@ async fn cycles<C: Cycle>(what: &C, tasks: usize, millis: u64) -> Result<Report,
     Ok(Report::Cycles { count, nanos: now() - begun })
 }
 
-/// Writes a report to standard output, as a line of JSON.
-///
-/// # Panics
-///
-/// If it is not plain data.
+/// Writes a report to standard output, as a line of JSON. Panics if it is not plain data.
 pub fn answer(report: &impl Serialize) {
     let line = serde_json::to_string(report).expect("a report is plain data");
     let mut out = std::io::stdout().lock();

@@ -115,10 +115,9 @@ impl SharesDump {
     }
 }
 
-/// The differences that are ignored. One is how much of a TTL has passed since it was set (up to
-/// ten seconds), and so which of two shares of equal length ends first. The other is the value of a
-/// fence, a ticket or a waiting time that came from a clock (within two minutes of ours; their
-/// order is compared).
+/// The differences that are ignored: how much of a TTL has passed (up to ten seconds), and so which
+/// of two equal shares ends first; and a fence, ticket or waiting time within two minutes of our
+/// clock, except for their order.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// Our clock at the start of the history.

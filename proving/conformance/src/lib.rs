@@ -1,8 +1,6 @@
-//! The list of checks that every store must pass, run in full by each store's tests, and the
-//! environments for them.
-//!
-//! A check fails by panicking. Real stores are checked in real time, with short leases. Checks that
-//! need exact times run in virtual time, on the memory store.
+//! The checks that every store must pass, run in full by each store's tests. A check fails by
+//! panicking. Real stores are checked in real time, with short leases; exact times in virtual time,
+//! in memory.
 
 #![expect(
     missing_docs,

@@ -4,11 +4,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Polls a future up to `times`, each time that it is ready to continue, and then drops it. Returns
-/// its output if it completed.
-///
-/// Between polls, other tasks run: the future is polled again when it is woken, or after a
-/// hundredth of a second.
+/// Polls a future up to `times`, when it is woken or after 10 ms, and then drops it. Returns its output
+/// if it completed. Other tasks run in between.
 pub async fn poll_and_drop<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..times {

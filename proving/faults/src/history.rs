@@ -181,11 +181,7 @@ impl HistoryWriter {
         Ok(Self { file: File::options().append(true).create(true).open(path)? })
     }
 
-    /// Writes an event and its time.
-    ///
-    /// # Panics
-    ///
-    /// If it cannot be written: an event that is missing cannot be judged.
+    /// Writes an event and its time. Panics if it cannot: a missing event cannot be judged.
     pub fn note(&self, at: u64, process: u32, task: u32, what: EventKind) {
         // An event with several lines is still one entry.
         let line = Entry { at, process, task, what }.to_string().replace(char::is_control, " ") + "\n";

@@ -1,9 +1,6 @@
-//! Faults of the queue, with real processes.
-//!
-//! A [`Crowd`] of workers waits for one lock, with several tasks in each. Each worker records what
-//! it believes in a [`history`] that outlives it, in which an [`ParsedHistory`] searches for
-//! violations afterwards. The tests cause the faults of the workers, their network and their
-//! server.
+//! Faults of the queue, with real processes. Each worker of a [`Crowd`] records what it believes in a
+//! [`history`] that outlives it, in which a [`ParsedHistory`] finds violations afterwards. The tests
+//! cause the faults of workers, network and server.
 
 #![expect(
     missing_docs,

@@ -1,11 +1,10 @@
 //! The soak test: random faults of processes, networks and servers, on all kinds of locks and every
-//! store and topology, with one report.
+//! store.
 //!
-//! The topologies run one after the other. Several processes, of several tasks each, request locks
-//! of every kind in every way, and two injectors cause faults that a seed chooses: one kills and
-//! stops the processes, the other fails the store and the connections to it. Both continue until
-//! the time is over. Then all faults are repaired, every process must be served once more, and all
-//! end. Afterwards, the history is checked.
+//! In each topology in turn, several processes of several tasks request locks in every way. Two
+//! injectors cause faults that a seed chooses: of the processes, and of the store and its
+//! connections. When the time is over, all is repaired, every process must be served once more, and
+//! the history is checked.
 
 mod broken;
 mod calls;

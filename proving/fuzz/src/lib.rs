@@ -1,9 +1,7 @@
-//! Fuzzing: inputs close to valid ones, in search of one that breaks a promise.
-//!
-//! The inputs are those that may come from outside: URLs, words of a command line, values at our
-//! keys, answers of a server, records of a pipe, and events in unexpected orders. The daily run is
-//! short, and always the same; a long run (`cargo xtask fuzz`) starts with other inputs each time,
-//! and continues until its time is up.
+//! Fuzzing: inputs close to valid ones that may come from outside (URLs, a command line's words,
+//! values, answers, records of a pipe, events in any order), in search of one that breaks a
+//! promise. The daily run is short and always the same; `cargo xtask fuzz` starts with other
+//! inputs, until its time is up.
 
 mod asleep;
 mod edit;
@@ -36,11 +34,8 @@ const SEED: &str = "LEASEHOLD_FUZZ_SEED";
 /// `Ok`, or a description of what an input breaks; a panic counts as breaking, too.
 pub type Verdict = Result<(), String>;
 
-/// Searches this many inputs for one that breaks something.
-///
-/// # Panics
-///
-/// With the smallest breaking input that was found, and how to reproduce it.
+/// Searches this many inputs for one that breaks something; panics with the smallest and how to
+/// reproduce it.
 pub fn hunt<S: Strategy<Value: Debug>>(inputs: u32, near: S, verdict: impl Fn(S::Value) -> Verdict) {
     let begun = Instant::now();
     let of_all = u64::from(inputs.div_ceil(ROUND));

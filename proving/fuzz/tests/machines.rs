@@ -1,8 +1,5 @@
-//! The client's state machines, driven by events in any order, at any time, with any numbers.
-//!
-//! Their unit tests drive them as a real driver does, which asks before it answers. Here, answers
-//! arrive that nobody asked for, clocks stand still or jump to the end of time, and holders last
-//! forever.
+//! The client's state machines, driven by events in any order, at any time, with any numbers: unasked
+//! answers, clocks that stand still or jump to the end of time, holders that last forever.
 
 use std::{
     task::{Context, Poll, Waker},

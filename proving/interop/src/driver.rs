@@ -27,11 +27,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Starts a peer's driver on these servers.
-    ///
-    /// # Panics
-    ///
-    /// If the peer's library is not installed, with the remedy.
+    /// Starts a peer's driver on these servers. Panics with the remedy if its library is not installed.
     #[track_caller]
     pub fn start(peer: Peer, urls: &[&str]) -> Self {
         Self::run(peer.language(), peer.name(), &peer.program(), urls)

@@ -1,9 +1,6 @@
-//! Other languages' lock libraries, each in a separate process, together with Leasehold on one
-//! server.
-//!
-//! A [`Peer`] is a library; a [`Driver`] is a process that runs that library and follows orders,
-//! one line each.
-//! `cargo xtask peers` fetches the libraries.
+//! Other languages' lock libraries, together with Leasehold on one server. A [`Peer`] is a library,
+//! which a [`Driver`] process runs, following orders of one line each. `cargo xtask peers` fetches
+//! them.
 
 #![expect(
     missing_docs,

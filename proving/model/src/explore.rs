@@ -73,11 +73,7 @@ impl fmt::Display for Trace {
 }
 
 impl Finding {
-    /// Returns the number of states of a sound world.
-    ///
-    /// # Panics
-    ///
-    /// Panics with the trace if the world is not sound.
+    /// Returns the number of states of a sound world; panics with the trace otherwise.
     #[must_use]
     pub fn sound(self) -> usize {
         match self {
@@ -86,11 +82,7 @@ impl Finding {
         }
     }
 
-    /// Returns the counterexample of an unsound world.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the world is sound.
+    /// Returns the counterexample of an unsound world; panics if it is sound.
     #[must_use]
     pub fn broken(self) -> Trace {
         match self {
@@ -107,11 +99,8 @@ struct Reached<S> {
 }
 
 /// Visits every reachable state, breadth first, so that the trace to a wrong state is a shortest
-/// one. Of a visited state, only its name and the step that led to it are kept.
-///
-/// # Panics
-///
-/// Panics if there are more states than `limit`: a search that was cut short proves nothing.
+/// one. Of a visited state, its name and the step to it are kept. Panics if there are more states
+/// than `limit`.
 pub fn explore<W: World>(start: W, limit: usize) -> Finding {
     let mut numbers = HashMap::with_hasher(FixedState::default());
     let mut states = vec![Reached { by: None, is_settled: start.is_settled() }];

@@ -1,8 +1,6 @@
-//! The rules, each of which can be left out.
-//!
-//! The core has no switches for this. A rule is left out around the core: by changing a store's
-//! records before and after it serves a request (`server`), or by changing what a client passes to
-//! its machines and sends (`store`, `quorum`).
+//! The rules, each of which can be left out around the core, which has no switches for this: by
+//! changing a store's records (`server`), or what a client passes to its machines and sends
+//! (`store`, `quorum`).
 
 /// A rule that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

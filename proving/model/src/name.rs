@@ -1,14 +1,12 @@
-//! Identifies states: two states are equal if all their parts are, with times relative to now.
+//! Identifies states, with times relative to now, by names of 128 bits; only those are kept.
 //!
-//! A state has a name of 128 bits, and only the names of visited states are kept. The `Hash` of
-//! core's types covers everything that matters. Their clocks begin far apart and far above every
-//! other number, so a time is recognised by its size, and the name contains how far it is in the
-//! past or the future. Hence a history may last for ever and still return to a state.
+//! The `Hash` of core's types covers all that matters. Their clocks begin far apart and far above
+//! every other number, so a time is recognised by its size, and the name has how far it is from
+//! now. Hence a history may last for ever and still return to a state.
 //!
-//! Of tickets and fences, only the order and small distances count, because they are counted up.
-//! Moments of a process that are long past are all alike: no lease that is counted from there is
-//! still valid, and no call is in flight for so long. Times that are far ahead are alike as well:
-//! they are not reached in any history, unless a world has a step for it.
+//! Of tickets and fences, which are counted up, only the order and small distances count. Long past
+//! moments of a process are alike, because no valid lease and no call is from then; and so are
+//! times far ahead, which no history reaches unless a world has a step for it.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash, Hasher};

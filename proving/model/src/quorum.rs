@@ -1,19 +1,18 @@
 //! The members of a quorum, its clients, and the network between them.
 //!
-//! The code under test is core: a client is a `QuorumAttempt`, whose renewals a `Ballot` counts,
-//! and a member is `apply` over its records. The code around it makes the calls that a machine
-//! requests, and passes in how each ends.
+//! A client is core's `QuorumAttempt`, whose renewals a `Ballot` counts, and a member is `apply`
+//! over its records. The code around them makes the calls that a machine requests, and passes in
+//! how each ends.
 //!
-//! A call may be served at any moment within a tick after it was sent, in any order, twice or
-//! never; its answer may come late or be lost. A client may stall or die, a member may restart
-//! without its state, another program may take the key there. Giving up an id is a contract of
-//! `Store::give_up` here: when it is done, nothing of the id is left and nothing can come any more.
+//! A call may be served at any moment within a tick, in any order, twice or never; its answer may
+//! be late or lost. A client may stall or die, a member restart without its state, another program
+//! take the key there. After `Store::give_up`, nothing of the id is left and nothing can come any
+//! more.
 //!
-//! An operator may break a lease. Through the quorum it does what the library does: it looks at all
-//! members at once, and if a majority shows the lease, it breaks it at each of them with the fence
-//! that this member shows. The message of a member to the holder comes within a tick, or is lost;
-//! other messages are forged. A renewal for which the member's record of breaks must be read finds
-//! it in the same moment.
+//! An operator may break a lease, through the quorum as the library does: if a majority shows the
+//! lease, it is broken at each member with the fence that this one shows. A member's message to the
+//! holder comes within a tick, or is lost; other messages are forged. A member's record of breaks
+//! is read at once.
 
 mod client;
 mod flaw;

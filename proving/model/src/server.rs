@@ -1,7 +1,5 @@
-//! A store: `apply` over its records, and the connections on which it can send pushes.
-//!
-//! Rules of a store are left out here: its records are changed before or after a request is
-//! applied, so that the result is as if the code lacked that rule.
+//! A store: `apply` over its records, and the connections on which it can send pushes. A rule is
+//! left out by changing its records before or after a request is applied.
 
 use std::hash::{Hash, Hasher};
 

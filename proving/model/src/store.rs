@@ -1,9 +1,7 @@
-//! One store, the processes that have locks in it, and the network between them.
-//!
-//! The code under test is core: `apply` is the store, and a client is `Acquire` and then
-//! `LeaseRenewal`, with the `WaiterRegistry` and the `InDoubtGrants` of its process. The code
-//! around it does what the library's driver and a store over a network do: it sends what a machine
-//! requests, and passes the answers to it.
+//! One store, the processes that have locks in it, and the network between them. The code under
+//! test is core's: `apply`, and `Acquire` and `LeaseRenewal` with the `WaiterRegistry` and
+//! `InDoubtGrants` of the process. The code around it carries messages, as the library's driver and
+//! its stores do.
 
 mod client;
 mod ghost;

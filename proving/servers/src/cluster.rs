@@ -133,12 +133,10 @@ impl Cluster {
         keys.len()
     }
 
-    /// Completes the move of a slot, and waits until all nodes know.
-    ///
-    /// A node increments its epoch from what it has heard. If it has not heard of the epoch that
-    /// this move gave to the new owner, its next move may carry the same epoch or an older one.
-    /// Other nodes then do not believe that move, and the keys are deleted. The old owner knows who
-    /// has the slot because it was told so; it may not have heard of the epoch yet.
+    /// Completes the move of a slot, and waits until all nodes know. A node whose next move carries
+    /// an epoch that is not above this one's is not believed, and the keys are deleted. The old
+    /// owner knows who has the slot because it was told so, but may not have heard of the epoch
+    /// yet.
     #[track_caller]
     pub fn end(&self, slot: u16, from: &Server, to: &Server) {
         let (name, id) = (slot.to_string(), id(to));

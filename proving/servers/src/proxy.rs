@@ -19,16 +19,13 @@ use crate::Server;
 /// A server accepts at once unless its backlog is full; then the client is disconnected.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
 
-/// A proxy between a client and a server, which disturbs the connection on request. Dropping it
-/// closes all connections and ends its threads.
+/// A proxy that disturbs a connection on request; dropping it closes all connections.
 ///
-/// As a black hole, it keeps connections open and accepts new ones, but passes nothing in either
-/// direction, not even an end or a reset. While it is mute, it passes only the client's bytes:
-/// requests are executed, but their answers are lost. [`heal`](Self::heal) delivers what was sent
-/// meanwhile, as TCP's retransmission would. While it is slow, everything is delayed. It can also
-/// cut a connection in the middle of a request or an answer.
-///
-/// Each of these takes effect at once: after the call returns, no byte passes that should not.
+/// As a black hole, it accepts and keeps connections, but passes nothing, not even an end or a
+/// reset. While it is mute, only the client's bytes pass: requests are executed, their answers
+/// lost. [`heal`](Self::heal) delivers what was sent meanwhile, as TCP would. It can also delay
+/// everything, and cut a connection in the middle of a request or an answer. When a call returns,
+/// no byte passes that should not.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,

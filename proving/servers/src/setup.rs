@@ -69,11 +69,8 @@ impl Setup {
         Server::launch(self)
     }
 
-    /// Adds a configuration setting, with or without the dashes of the command line:
-    /// `.arg("--maxmemory", "1mb")`.
-    ///
-    /// The value is written to the configuration file as given, so several words are several
-    /// values.
+    /// Adds a configuration setting, with or without dashes: `.arg("--maxmemory", "1mb")`. It is
+    /// written to the file as given, so several words are several values.
     pub fn arg(mut self, name: &str, value: &str) -> Self {
         let value = if value.is_empty() { "\"\"" } else { value };
         self.lines.push(format!("{} {value}", name.trim_start_matches('-')));

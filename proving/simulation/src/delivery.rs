@@ -1,8 +1,6 @@
-//! Delivers messages: connections delay, lose, repeat and break.
-//!
-//! As with TCP, messages on one connection arrive in order or not at all. But messages that were in
-//! flight when a connection broke may arrive long after those on the next one. A node may also
-//! consider a connection alive whose process is gone.
+//! Delivers messages: connections delay, lose, repeat and break. As with TCP, a connection's messages
+//! arrive in order or not at all; but those in flight when it broke may arrive long after those on the
+//! next one, and a node may think that a process which is gone is connected.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! Time, tasks and future events: one thing happens at a time, in an order that the dice decide.
-//!
-//! Runnable tasks are in a set, not in a queue, and the dice choose among them. So the order in
-//! which they were woken does not matter: it depends on hash tables and on tokio's own randomness.
+//! They choose from a set, not a queue, of runnable tasks: the order in which these were woken
+//! depends on hash tables and on tokio's own randomness.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

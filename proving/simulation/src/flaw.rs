@@ -1,7 +1,5 @@
-//! Rules that can be left out, one at a time, to show that the invariants detect it.
-//!
-//! Each is left out in the simulated part of the world (in a node, in its store, or in front of the
-//! locks), so no product code has a switch for it.
+//! Rules that can be left out, one at a time, to show that the invariants detect it. This is done
+//! in the simulated part of the world, so no product code has a switch for it.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,18 +1,14 @@
 //! The real core and the real driver in a simulated world: clients, stores that misbehave, and
 //! time, all decided by a seed.
 //!
-//! The real code is [`leasehold::Locks`] over a single store or a quorum, with everything except
-//! the network: the machines of the core, the keeper, the queue. Its environment is simulated. Time
-//! is virtual and every process has its own clocks; randomness comes only from the seed; one task
-//! runs at a time, and the seed decides which. Nodes are `core::apply` over records, behind
-//! connections that delay, lose, repeat, break and become half-open.
+//! The real code is [`leasehold::Locks`] over a single store or a quorum, with everything but the
+//! network. Time is virtual and every process has its own clocks; randomness comes only from the
+//! seed; one task runs at a time, and the seed decides which. Nodes are `core::apply` over records,
+//! behind connections that delay, lose, repeat, break and become half-open.
 //!
-//! A seed decides the processes, their actions, and the faults with their times. After every step
-//! the promises are checked (see `watch`); a seed that breaks one is replayed, with its trace, by
-//! `cargo xtask simulate --seed N`.
-//!
-//! Tests also show that the invariants can fail: [`Flaw`] names rules that can be left out, and
-//! each omission is found within 500 seeds.
+//! A seed decides the processes, their actions and the faults. After every step the promises are
+//! checked (see `watch`); `cargo xtask simulate --seed N` replays a seed with its trace. [`Flaw`]
+//! names rules that can be left out: tests show that each omission is found.
 
 mod breaking;
 mod calling;

@@ -1,7 +1,5 @@
-//! The store through which a process talks to a node: one connection, calls with time limits, and a
-//! not-after on each request that may create a holder.
-//!
-//! It has the essentials of the Redis store, and uses core's registry of waiters.
+//! The store through which a process talks to a node, with the essentials of the Redis store: one
+//! connection, calls with time limits, and a not-after on each request that may create a holder.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

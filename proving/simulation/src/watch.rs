@@ -1,15 +1,13 @@
-//! The invariants, checked after every step.
+//! The invariants, checked after every step:
 //!
-//! - At most one guard of a key considers itself valid.
-//! - Fences increase in the order of the grants.
+//! - At most one guard of a key considers itself valid, and fences increase in the order of grants.
 //! - A guard whose lease has ended is notified before time advances, and is never valid again.
-//! - Once a store has said that an attempt can leave nothing at a node, nothing of it appears
-//!   there.
+//! - Nothing of an attempt appears at a node once a store has said that nothing can be left there.
 //! - Every stored entry expires.
 //! - After all faults, nothing is left of a finished request, and nobody waits for ever.
 //!
-//! Some faults break a precondition of a promise: a clock that was set, a key that was deleted.
-//! Then the promise is suspended until every earlier lease has ended, and holds again from then on.
+//! A fault that breaks a promise's precondition (a set clock, a deleted key) suspends the promise until
+//! every earlier lease has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

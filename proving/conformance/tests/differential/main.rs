@@ -1,10 +1,7 @@
 //! The scripts compared with `core::apply`: the same random histories must give the same answers,
-//! the same pushes, and the same data on the server. `postgres` does the same with the tables of a
-//! database.
-//!
-//! `Tolerance` lists the differences that are ignored. `cases` has states that no history reaches,
-//! and `costs` counts commands. `mutants` changes the scripts, and the functions of the database, in
-//! every small way, and checks that these tests notice.
+//! pushes and data on the server. `postgres` does so with a database's tables. `Tolerance` lists
+//! the ignored differences, `cases` has states that no history reaches, `costs` counts commands,
+//! and `mutants` checks that these tests notice every small change of the scripts and functions.
 
 mod cases;
 mod constants;

@@ -106,10 +106,8 @@ impl Subject {
         }
     }
 
-    /// Runs the second text of each pair instead of the first from now on; an error if it is not a
-    /// valid script.
-    ///
-    /// A script that never ends is an error when it is run: the server is told to stop it.
+    /// Runs the second text of each pair instead of the first from now on; an error if it is no script.
+    /// One that never ends is an error when it is run: the server is told to stop it.
     pub(crate) fn run_instead(&mut self, texts: Vec<(&'static str, String)>) -> RedisResult<()> {
         let load = |(original, text): (&'static str, String)| {
             Ok((original, cmd("SCRIPT").arg("LOAD").arg(text).query(&mut self.connection)?))

@@ -1,8 +1,5 @@
-//! The programs of `crates/leasehold/examples`: each is run unchanged on each store that it
-//! supports, and its output is checked.
-//!
-//! They are compiled into these tests (by `build.rs`), which guarantees that the current source is
-//! what runs. Each test runs itself again in another process, where it is only the example.
+//! The programs of `crates/leasehold/examples`, each run unchanged on each store that it supports. They
+//! are compiled into these tests (by `build.rs`), each of which runs itself again as the example alone.
 
 use std::process::Command;
 

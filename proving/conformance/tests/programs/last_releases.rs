@@ -1,8 +1,6 @@
-//! Programs that end while they hold a lock: it is free once they have ended.
-//!
-//! The runtime used to end before the background release was sent, in a third of the runs of the
-//! README's own program, and the lock was then held for the rest of its lease. Each test runs
-//! itself again in another process, where it is only that program.
+//! Programs that end while they hold a lock, which must be free then: the runtime used to end
+//! before the background release was sent. Each test runs itself again in another process as that
+//! program.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader};

@@ -1,8 +1,6 @@
-//! Leases that an operator broke, and the promises to their holders and to later holders.
-//!
-//! A holder relies on its lease until it is notified, so another holder in the meantime is not a
-//! violation. But the holder is notified soon, never considers itself the holder after its lease
-//! has ended, and every later holder has a greater fence.
+//! Leases that an operator broke. A holder relies on its lease until it is notified, so another holder
+//! meanwhile is no violation. But it is notified soon, never relies on it past its end, and every later
+//! holder has a greater fence.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,8 +1,6 @@
-//! Processes of this build and of an older one compete for the same lock on the same servers.
-//!
-//! The older build has queues and quorums, but no keys that several holders share. `cargo xtask
-//! upgrade` builds its worker from the history, and passes its path to these tests in the
-//! environment.
+//! Processes of this build and of an older one compete for the same lock. The older build, of which
+//! `cargo xtask upgrade` passes the worker's path in the environment, has queues and quorums, but
+//! no shared keys.
 
 use std::{
     env,

@@ -1,7 +1,6 @@
-//! Each of the other libraries, together with Leasehold on one key of one real server.
-//!
-//! A test whose library is not installed fails and names the remedy. It is ignored, and listed by
-//! name, only if the library's language is missing on this machine.
+//! Each of the other libraries, together with Leasehold on one key of one real server. A test
+//! fails, with the remedy, without its library; it is ignored, and listed, only if the language is
+//! missing.
 
 /// Functions, each with its name before it and with what it needs between them.
 macro_rules! named {

@@ -1,7 +1,6 @@
-//! In small worlds the rules hold, and each of them is needed.
-//!
-//! `cargo test -p model -- --nocapture` prints the counterexample for each rule that is left out, and
-//! the number of states of each sound world; `-- --ignored` explores the larger worlds.
+//! In small worlds the rules hold, and each of them is needed. `cargo test -p model -- --nocapture`
+//! prints each counterexample and each sound world's size; `-- --ignored` explores the larger
+//! worlds.
 
 use model::explore::{World, explore};
 
