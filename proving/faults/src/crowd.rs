@@ -70,8 +70,7 @@ impl Crowd {
         let (mut process, _) = self.workers.remove(&worker).expect("it is one of the crowd");
         self.writer.note(now(), worker, 0, EventKind::Killed);
         process.kill();
-        // The server notices the closed connection before, or with, its first answer. So before the
-        // second, it hands nothing to the dead worker any more.
+        // By its second answer, the server has noticed the end, and hands the dead nothing more.
         let _ = self.looks_at(Plan::KEY);
         self.note_if_it_had_the_lock(worker);
     }
@@ -178,8 +177,7 @@ impl Crowd {
     }
 }
 
-/// True if a process is in the middle of a transaction that writes to a file: the kernel lists its
-/// lock on the 120th byte of the file next to the log.
+/// True if a process writes to a file: the kernel lists its lock on byte 120 of the file by the log.
 fn keeps_a_file(worker: u32) -> bool {
     let pid = worker.to_string();
     let locks = fs::read_to_string("/proc/locks").expect("the kernel lists the locks of files");

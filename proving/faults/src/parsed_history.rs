@@ -55,9 +55,7 @@ impl fmt::Display for RequestSpan {
 /// The transition from one guard to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
-    /// The earlier holder.
     pub from: RequestSpan,
-    /// The later holder.
     pub to: RequestSpan,
     /// How long nobody held the lock although somebody wanted it.
     pub gap: Duration,
@@ -207,7 +205,6 @@ impl ParsedHistory {
             .collect()
     }
 
-    /// The transition from each guard to the next.
     pub fn handovers(&self) -> Vec<Handover> {
         let beliefs = self.beliefs();
         let handover = |pair: &[&RequestSpan]| {

@@ -48,7 +48,6 @@ pub(crate) struct Breaks {
 /// The result of breaking leases.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Broken {
-    /// The number of leases that were broken.
     pub(crate) leases: usize,
     /// The number of leases that may have been broken.
     pub(crate) unanswered: usize,
@@ -83,8 +82,7 @@ impl Breaks {
         self.all.push(broken);
     }
 
-    /// Adapts the breaks to a quorum, which may show a lease with a greater fence than its holder has:
-    /// if no majority agrees, it shows the greatest.
+    /// Adapts breaks to a quorum, which shows a lease's greatest fence if no majority agrees.
     pub(crate) fn at_members(self, by_key: &BTreeMap<&str, Vec<&RequestSpan>>) -> Self {
         let mut named = Self::default();
         for mut broken in self.all {

@@ -29,21 +29,12 @@ impl Calls {
                 | EventKind::Breaks { .. } => {
                     open.insert(who, *at);
                 }
-                EventKind::Stands
-                | EventKind::Granted { .. }
-                | EventKind::Released
-                | EventKind::Lost(_)
-                | EventKind::Unconfirmed(_)
-                | EventKind::Cancelled
-                | EventKind::Failed(_)
-                | EventKind::Broke
-                | EventKind::BrokeNothing
-                | EventKind::MayHaveBroken(_) => {
+                // Whatever else a task does, it does after its call was answered.
+                _ => {
                     if let Some(from) = open.remove(&who) {
                         calls.push(Call { process: *process, from, until: *at });
                     }
                 }
-                _ => {}
             }
         }
         // Calls of killed processes, which were never answered.

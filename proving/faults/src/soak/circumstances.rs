@@ -10,8 +10,7 @@ pub(crate) struct Circumstances {
     pub(crate) ttl: Duration,
     /// Faults by which a store forgot leases, so that two guards could be valid at once.
     pub(crate) forgotten: Vec<Fault>,
-    /// Faults by which a store, or a member of a quorum, forgot something: marks may be gone after
-    /// that, and in a quorum the grants of a bare majority.
+    /// Faults by which a store or a member forgot: marks may be gone, and grants of a bare majority.
     pub(crate) forgotten_somewhere: Vec<Fault>,
     /// Periods in which nothing could be granted.
     pub(crate) down: Vec<Fault>,

@@ -67,16 +67,11 @@ impl Kind {
 
     /// True if the store, or a part of it, cannot be reached while it lasts.
     pub(crate) const fn is_outage(self) -> bool {
-        matches!(
-            self,
-            Self::Paused
-                | Self::Stopped
-                | Self::RestartedWhole
-                | Self::RestartedEmpty
-                | Self::FailoverKilled
-                | Self::FailoverHung
-                | Self::FailoverOrdered
-        )
+        match self {
+            Self::Paused | Self::Stopped | Self::RestartedWhole => true,
+            Self::Flushed => false,
+            _ => self.loses_state(),
+        }
     }
 }
 

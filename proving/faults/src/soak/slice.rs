@@ -197,17 +197,19 @@ fn circumstances(
     longest_gap: Duration,
     pulse: &Pulse,
 ) -> Circumstances {
+    // A quorum survives the loss of a minority.
+    let single = !test_bed.is_quorum();
     let those = |so: &dyn Fn(&Fault) -> bool| faults.iter().copied().filter(|fault| so(fault)).collect();
     Circumstances {
         ttl: TTL,
-        forgotten: those(&|fault| test_bed.forgives(fault.kind)),
+        forgotten: those(&|fault| single && fault.kind.loses_state()),
         forgotten_somewhere: those(&|fault| fault.kind.loses_state()),
-        down: those(&|fault| test_bed.is_down_by(fault.kind)),
+        down: those(&|fault| single && fault.kind.is_outage()),
         faults: faults.to_vec(),
         told_within: TTL / 3 + slack_of(pulse.longest_stall()),
         stall: 2 * pulse.longest_stall(),
         longest_gap,
-        is_quorum: test_bed.is_quorum(),
+        is_quorum: !single,
     }
 }
 

@@ -61,17 +61,11 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// A server with the tables.
     fn start() -> Self {
         let server = Postgres::start();
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(leasehold::postgres::init(&server.url())).expect("a new database");
         Self { way: Proxy::to_port(server.port()), server }
-    }
-
-    /// The URL through the connection that can fail.
-    fn way_url(&self) -> String {
-        self.server.url().replace(&self.server.port().to_string(), &self.way.port().to_string())
     }
 }
 
@@ -112,7 +106,8 @@ impl TestBed {
             "postgres" => {
                 let database = Database::start();
                 // The network fails for half of the workers only.
-                let urls = vec![database.server.url(), database.way_url()];
+                let [port, way] = [database.server.port(), database.way.port()].map(|port| port.to_string());
+                let urls = vec![database.server.url(), database.server.url().replace(&port, &way)];
                 (StoreUnderTest::Postgres(Box::new(database)), urls)
             }
             single => {
@@ -175,16 +170,6 @@ impl TestBed {
                 [&network[..], &server, &server, &[Flushed, RestartedEmpty]].concat()
             }
         }
-    }
-
-    /// True if this fault may let two guards be valid at once, unlike the loss of a minority.
-    pub(crate) fn forgives(&self, kind: Kind) -> bool {
-        kind.loses_state() && !self.is_quorum()
-    }
-
-    /// True if nothing can be granted during this fault.
-    pub(crate) fn is_down_by(&self, kind: Kind) -> bool {
-        kind.is_outage() && !self.is_quorum()
     }
 
     pub(crate) const fn is_quorum(&self) -> bool {

@@ -30,7 +30,6 @@ pub(crate) const WINDOW: Duration = Duration::from_secs(2);
 /// The longest time for which a process does not ask if it hears nothing.
 pub(crate) const RE_ASK: Duration = Duration::from_secs(5);
 
-/// A store, and a directory for the history.
 pub(crate) struct Scene {
     pub(crate) server: Option<Server>,
     pub(crate) url: String,

@@ -32,7 +32,6 @@ pub(crate) struct Member {
     pub(crate) way: Proxy,
 }
 
-/// The members, and a directory for the history.
 pub(crate) struct Scene {
     pub(crate) members: Vec<Member>,
     directory: TempDir,

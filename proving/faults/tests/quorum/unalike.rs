@@ -29,12 +29,3 @@ async fn one_server_under_two_names_is_refused_before_anything_is_granted() {
     let words = format!("localhost:{port} are one server and would be counted twice: name it once");
     assert!(error.to_string().contains(&words), "{error}");
 }
-
-#[tokio::test]
-async fn an_even_number_is_warned_about_and_an_odd_one_is_not() {
-    let servers = servers(4);
-    let urls: Vec<_> = servers.iter().map(servers::Server::url).collect();
-    let warnings = |urls: &[String]| quorum(urls).warnings();
-    assert_eq!(warnings(&urls), ["4 stores survive the loss of 1, as 3 would: use an odd number"]);
-    assert_eq!(warnings(&urls[..3]), [""; 0]);
-}
