@@ -131,8 +131,7 @@ async fn a_checked_holder_keeps_others_out_until_its_transaction_ends_also_past_
     assert_eq!(writer(&db).await, "the first");
 }
 
-/// Regression: the docs omitted that the views need `now_micros`, and the `check` of a text that of a
-/// `bytea`: where only the named routines were allowed, both were refused.
+/// Regression: the docs left out `now_micros` for the views, and a text's `check` that of a `bytea`.
 #[tokio::test(flavor = "multi_thread")]
 async fn where_execution_is_revoked_the_documented_grant_is_enough_to_check_and_to_look() {
     let docs = include_str!("../../../../docs/postgres.md");
@@ -204,8 +203,7 @@ async fn a_reader_that_was_checked_keeps_a_writer_out_until_its_transaction_ends
     assert!(matches!(reader.check(&transaction).await, Err(CheckError::Lost { .. })));
 }
 
-/// Regression: requests of other holders removed the share that had ended, and so waited for the
-/// transaction that had checked it. A holder that was never stopped lost its own share.
+/// Regression: requests of others waited for a checked transaction; a healthy holder lost its share.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checked_share_that_has_ended_costs_no_other_share_and_is_not_granted_again() {
     let server = server().await;
@@ -285,8 +283,7 @@ async fn a_snapshot_that_does_not_show_a_renewal_is_no_loss() {
     }
 }
 
-/// Regression: a slash in a user's name ended the host of the store's name, and a question mark in
-/// a database's name began parameters, so that `check` refused the store as another one.
+/// Regression: a slash in a user's name, or `?` in a database's, made `check` refuse the right store.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_checked_whatever_the_names_of_user_and_database_are() {
     let server = server().await;

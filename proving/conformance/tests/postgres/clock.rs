@@ -11,9 +11,8 @@ use crate::world::{BUSY, Crowd, process, take, two, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// redlock, redislock and the others count a lease on the wall clock: when that was set back an hour, a
-/// dead lock reported an hour left. Here, leases that were granted before seem to last longer, and nobody
-/// is granted what they hold.
+/// redlock, redislock and others count leases on the wall clock: set back an hour, a dead lock lasts
+/// an hour more. Here, earlier leases seem to last longer, and nobody is granted what they hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_is_set_back_by_an_hour_grants_nothing_twice_and_fences_rise() {
     let server = block_in_place(Postgres::with_a_clock_to_set);
@@ -37,9 +36,8 @@ async fn a_clock_that_is_set_back_by_an_hour_grants_nothing_twice_and_fences_ris
     until("nothing is left", async || other.list("").await.unwrap().is_empty()).await;
 }
 
-/// Regression: the member compared its clock with the time at which it may have forgotten leases. So
-/// after the clock was set back, it abstained for as long as that, and a second such member left no
-/// majority for hours.
+/// Regression: a member whose clock was set back abstained for as long as that: with a second one,
+/// there was no majority for hours.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_whose_clock_is_set_back_by_an_hour_abstains_for_no_longer_than_the_longest_ttl() {
     let server = block_in_place(Postgres::with_a_clock_to_set);

@@ -5,13 +5,15 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use leasehold::postgres::CheckError;
-use leasehold::{FaultCause, LockError, Locks, Remedy};
+use leasehold::{FaultCause, Guard, LockError, Locks, Remedy};
 use servers::Postgres;
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 use tokio_postgres::{Client, NoTls};
 
-use crate::world::{BUSY, Crowd, db, process, request, server, sessions, take, two, until, until_found};
+use crate::world::{
+    BUSY, Crowd, db, process, request, server, sessions, take, two, until, until_found, until_told,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -48,6 +50,14 @@ impl Pair {
     }
 }
 
+async fn checked(guard: &Guard, server: &Postgres) -> Result<(), CheckError> {
+    let mut db = db(server).await;
+    let transaction = db.transaction().await.unwrap();
+    guard.check(&transaction).await?;
+    transaction.commit().await.unwrap();
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_synchronous_standby_a_failover_grants_nothing_twice_and_forgets_no_lease() {
     let pair = Pair::start().await;
@@ -65,10 +75,7 @@ async fn with_a_synchronous_standby_a_failover_grants_nothing_twice_and_forgets_
     assert!(kept.is_held());
     assert!(other.mutex("kept").try_lock().await.unwrap().is_none(), "a lease is gone with the primary");
     kept.renew(60 * SECOND).await.unwrap();
-    let mut db = db(&pair.standby).await;
-    let transaction = db.transaction().await.unwrap();
-    kept.check(&transaction).await.unwrap();
-    transaction.commit().await.unwrap();
+    checked(&kept, &pair.standby).await.unwrap();
     kept.release().await.unwrap();
     take(&other, "kept").await.release().await.unwrap();
 }
@@ -86,14 +93,10 @@ async fn a_grant_that_a_failover_lost_is_refused_by_check_and_the_next_fence_is_
     });
     pair.promotes().await;
 
-    let mut db = db(&pair.standby).await;
-    let transaction = db.transaction().await.unwrap();
-    assert!(matches!(lost.check(&transaction).await, Err(CheckError::Lost { .. })));
-    drop(transaction);
+    assert!(matches!(checked(&lost, &pair.standby).await, Err(CheckError::Lost { .. })));
     let next = take(&other, "k").await;
     assert!(next.fence() > lost.fence());
-    let transaction = db.transaction().await.unwrap();
-    next.check(&transaction).await.unwrap();
+    checked(&next, &pair.standby).await.unwrap();
 }
 
 /// Regression: if the URL's last host was a standby, no request survived a failover.
@@ -153,8 +156,7 @@ async fn a_name_that_led_to_a_standby_is_asked_again_and_reading_from_a_standby_
     take(&locks, "k").await.release().await.unwrap();
 }
 
-/// Regression: the hand-over was committed, and then an operator cancelled the message to the next
-/// holder. The former one was told that it had lost the lock.
+/// Regression: a committed hand-over whose message an operator cancelled was reported as a loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_whose_message_failed_is_no_loss() {
     let pair = Pair::start().await;
@@ -165,8 +167,7 @@ async fn a_release_whose_message_failed_is_no_loss() {
     let [holder, next] = two(&url, 30 * SECOND).await;
     let guard = take(&holder, "k").await;
     let waits = tokio::spawn(request(&next, "k"));
-    let listens = "SELECT FROM leasehold.waiter WHERE channel > 0";
-    until_found("a process that listens waits", &owner, listens).await;
+    until_told(&owner).await;
     // Commits that notify come one after the other, and this one waits for the standby.
     standby.batch_execute("SELECT pg_wal_replay_pause()").await.unwrap();
     let notifies = db(&pair.primary).await;
@@ -192,8 +193,7 @@ async fn a_release_whose_message_failed_is_no_loss() {
     waits.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Regression: only the last host's error was reported. If it refused for good, so did requests,
-/// although the first host was away for a moment only.
+/// Regression: only the last host's error counted: if it refused for good, so did requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn if_no_host_will_do_the_error_says_why_for_each_and_passes_if_one_of_them_may() {
     let (away, here) = (server(&[]).await, server(&[]).await);

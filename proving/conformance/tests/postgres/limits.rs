@@ -1,22 +1,29 @@
 //! An administrator's limits and isolation levels, locks of other transactions, and deadlocks.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use conformance::events::wait_for;
-use leasehold::postgres::{PostgresStore, init};
-use leasehold::{Event, LockError, Locks, LocksBuilder, Remedy, TokioRuntime};
-use leasehold_core::{Attempt, Claim, GrantAnswer, Holder, Key, Store as _, Ttl, WaitMode};
+use leasehold::postgres::init;
+use leasehold::{Event, LockError, Locks, LocksBuilder, Remedy};
+use leasehold_core::{GrantAnswer, Store as _, WaitMode};
 use servers::Postgres;
 use tokio::task::{JoinSet, block_in_place};
 use tokio::time::Instant;
+use tokio_postgres::{Client, Transaction};
 
 use crate::world::{
-    BUSY, Crowd, db, process, request, role, served, server, sessions, take, two, until, until_found,
-    until_session,
+    BUSY, Crowd, attempt, db, process, request, role, served, server, sessions, store, take, two, until,
+    until_session, until_told,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// A transaction of another program that locks something.
+async fn begun<'a>(db: &'a mut Client, locks: &str) -> Transaction<'a> {
+    let transaction = db.transaction().await.unwrap();
+    transaction.batch_execute(locks).await.unwrap();
+    transaction
+}
 
 /// A transaction of the store uses its own settings, whatever the role's are.
 #[tokio::test(flavor = "multi_thread")]
@@ -79,8 +86,7 @@ async fn a_new_mark_and_a_new_break_remove_those_that_have_ended() {
 async fn a_statement_timeout_of_the_role_is_named_and_so_is_its_remedy() {
     let (server, mut db) = served().await;
     let url = role(&db, &server, &["statement_timeout = '50ms'"]).await;
-    let others = db.transaction().await.unwrap();
-    others.batch_execute("LOCK TABLE leasehold.meta IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let others = begun(&mut db, "LOCK TABLE leasehold.meta IN ACCESS EXCLUSIVE MODE").await;
     let error = Locks::builder().outage_limit(SECOND).connect(&url).await.unwrap_err().to_string();
     assert!(error.contains("statement_timeout"), "{error}");
     others.rollback().await.unwrap();
@@ -93,8 +99,7 @@ async fn a_read_does_not_have_the_statement_timeout_of_the_role() {
     let (server, mut db) = served().await;
     let url = role(&db, &server, &["statement_timeout = '100ms'"]).await;
     let locks = process(&url, 5 * SECOND).await;
-    let others = db.transaction().await.unwrap();
-    others.batch_execute("LOCK TABLE leasehold.mark IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let _others = begun(&mut db, "LOCK TABLE leasehold.mark IN ACCESS EXCLUSIVE MODE").await;
     let error = locks.marks("").await.unwrap_err().to_string();
     assert!(error.contains("another transaction"), "{error}");
 }
@@ -103,8 +108,7 @@ async fn a_read_does_not_have_the_statement_timeout_of_the_role() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_of_the_table_that_is_read_first_is_named() {
     let (server, mut db) = served().await;
-    let others = db.transaction().await.unwrap();
-    others.batch_execute("LOCK TABLE leasehold.meta IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let _others = begun(&mut db, "LOCK TABLE leasehold.meta IN ACCESS EXCLUSIVE MODE").await;
     let connected = Locks::builder().outage_limit(3 * SECOND).connect(&server.url()).await;
     let made = init(&server.url()).await;
     for error in [connected.unwrap_err().to_string(), made.unwrap_err().to_string()] {
@@ -125,8 +129,7 @@ async fn a_table_that_was_dropped_is_named_and_init_does_not_say_that_it_is_ther
     }
 }
 
-/// Regression: the end of each connection made all requests ask again at once, also the one that had
-/// ended it. So it was repeated as fast as connections could be made.
+/// Regression: the end of a connection made all requests ask again at once, also the one that ended it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_ends_its_connection_each_time_is_repeated_with_growing_pauses() {
     let (server, db) = served().await;
@@ -137,8 +140,7 @@ async fn a_request_that_ends_its_connection_each_time_is_repeated_with_growing_p
     assert!((2..20).contains(&tries), "{tries} tries in four seconds");
 }
 
-/// Regression: the end of a connection that had served nothing woke nobody, but once another request
-/// was served on each, such a request was tried a hundred times in four seconds.
+/// Regression: once others were served on each connection, such a request was tried 100 times in 4 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_ends_its_connection_keeps_its_pauses_while_others_are_served() {
     let (server, db) = served().await;
@@ -146,7 +148,7 @@ async fn a_request_that_ends_its_connection_keeps_its_pauses_while_others_are_se
     let locks = process(&server.url(), 5 * SECOND).await;
     let _kept = take(&process(&server.url(), 60 * SECOND).await, "kept").await;
     let _waits = tokio::spawn(request(&locks, "kept"));
-    until_found("a process that listens waits", &db, "SELECT FROM leasehold.waiter WHERE channel > 0").await;
+    until_told(&db).await;
     let bad = tokio::spawn(locks.mutex("bad").lock().within(4 * SECOND));
     let others = (0..8).map(|nth| {
         let locks = locks.clone();
@@ -177,8 +179,7 @@ async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys
         Locks::builder().ttl(3 * SECOND).outage_limit(2 * SECOND).connect(&server.url()).await.unwrap();
     take(&locks, "k").await.release().await.unwrap();
     let kept = take(&locks, "kept").await;
-    let others = db.transaction().await.unwrap();
-    others.batch_execute("SELECT FROM leasehold.lease WHERE key = 'k' FOR UPDATE").await.unwrap();
+    let others = begun(&mut db, "SELECT FROM leasehold.lease WHERE key = 'k' FOR UPDATE").await;
     let waits = tokio::spawn(locks.mutex("k").lock().within(30 * SECOND));
     let began = Instant::now();
     let mut slowest = Duration::ZERO;
@@ -196,15 +197,13 @@ async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys
     take(&locks, "k").await.release().await.unwrap();
 }
 
-/// Regression: a request was answered only with its whole batch. Requests for locked rows wait one
-/// after the other, so no renewal was answered in time, and all locks were lost.
+/// Regression: a request was answered with its whole batch, after all locked rows: all locks were lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_rows_that_another_transaction_has_locked_cost_no_other_lock() {
     locked_rows_cost_no_other_lock(Locks::builder().ttl(6 * SECOND), 40, 5).await;
 }
 
-/// Regression: requests and releases of a batch waited for their locked rows one after the other. With
-/// sixty such keys, no renewal was answered in time.
+/// Regression: a batch waited for its locked rows in turn: with sixty, no renewal was answered in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_locked_rows_cost_no_lock_with_a_ttl_of_three_seconds() {
     let builder = Locks::builder().ttl(3 * SECOND).outage_limit(2 * SECOND);
@@ -218,8 +217,7 @@ async fn locked_rows_cost_no_other_lock(builder: LocksBuilder, rows: u32, renewa
     let keys: Vec<_> = (0..rows).map(|nth| format!("k:{nth}")).collect();
     locks.mutex_all(&keys).lock().await.unwrap().release().await.unwrap();
     let kept = take(&locks, "kept").await;
-    let others = db.transaction().await.unwrap();
-    others.batch_execute("SELECT FROM leasehold.lease WHERE key <> 'kept' FOR UPDATE").await.unwrap();
+    let others = begun(&mut db, "SELECT FROM leasehold.lease WHERE key <> 'kept' FOR UPDATE").await;
     let mut asking = JoinSet::new();
     for key in keys {
         let locks = locks.clone();
@@ -242,16 +240,14 @@ async fn locked_rows_cost_no_other_lock(builder: LocksBuilder, rows: u32, renewa
     others.rollback().await.unwrap();
 }
 
-/// Regression: a list of marks waited for a locked table for ten seconds. All requests share the
-/// connection, so no lease was renewed meanwhile.
+/// Regression: a list of marks waited ten seconds for a locked table, and so did all renewals.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_another_transaction_has_locked_costs_no_lock() {
     let (server, mut db) = served().await;
     let locks = Locks::builder().ttl(4 * SECOND).connect(&server.url()).await.unwrap();
     let kept = take(&locks, "kept").await;
-    let others = db.transaction().await.unwrap();
     let lock = "LOCK TABLE leasehold.mark, leasehold.broken, leasehold.share IN ACCESS EXCLUSIVE MODE";
-    others.batch_execute(lock).await.unwrap();
+    let others = begun(&mut db, lock).await;
     let began = Instant::now();
     while began.elapsed() < 6 * SECOND {
         for asked in [
@@ -284,8 +280,7 @@ async fn a_held_lock_with_a_row_that_another_transaction_has_locked_is_held() {
     let other = other.with_outage_limit(SECOND);
     let guard = take(&holder, "k").await;
     let reader = holder.rw_lock("shared").read().await.unwrap();
-    let others = db.transaction().await.unwrap();
-    others.batch_execute("SELECT FROM leasehold.lease FOR UPDATE").await.unwrap();
+    let others = begun(&mut db, "SELECT FROM leasehold.lease FOR UPDATE").await;
 
     assert!(other.mutex("k").try_lock().await.unwrap().is_none());
     assert!(other.rw_lock("shared").try_write().await.unwrap().is_none());
@@ -312,16 +307,10 @@ async fn the_first_request_for_a_held_lock_with_a_locked_row_says_who_holds_it()
     let (server, mut db) = served().await;
     let holder = process(&server.url(), 30 * SECOND).await;
     let _guard = take(&holder, "k").await;
-    let others = db.transaction().await.unwrap();
-    others.batch_execute("SELECT FROM leasehold.lease FOR UPDATE").await.unwrap();
-    let runtime = Arc::new(TokioRuntime::current().unwrap());
-    let store = PostgresStore::from_url(&server.url(), runtime).unwrap();
+    let others = begun(&mut db, "SELECT FROM leasehold.lease FOR UPDATE").await;
+    let store = store(&server.url());
     store.open().await.unwrap();
-    let attempt = |key| {
-        let claim = Claim::exclusive(Key::new(key).unwrap());
-        Attempt::new(claim, Holder::from_bits(1), None, Ttl::new(30 * SECOND).unwrap())
-    };
-    let answer = store.grant(&attempt("k"), WaitMode::Try).await;
+    let answer = store.grant(&attempt(1, 30 * SECOND), WaitMode::Try).await;
     assert!(matches!(answer, Ok(GrantAnswer::Busy { .. })), "{answer:?}");
     others.rollback().await.unwrap();
 }
@@ -343,7 +332,7 @@ async fn grants_renewals_hand_overs_and_marks_are_committed_durably() {
     let guard = take(&here, "k").await;
     guard.renew(30 * SECOND).await.unwrap();
     let waits = tokio::spawn(request(&there, "k"));
-    until_found("a process that listens waits", &db, "SELECT FROM leasehold.waiter WHERE channel > 0").await;
+    until_told(&db).await;
     guard.release().await.unwrap();
     waits.await.unwrap().unwrap().release().await.unwrap();
     let reader = here.rw_lock("r").read().await.unwrap();
@@ -357,17 +346,11 @@ async fn grants_renewals_hand_overs_and_marks_are_committed_durably() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_for_a_lock_that_has_ended_is_not_its_holder() {
     let (server, mut db) = served().await;
-    let runtime = Arc::new(TokioRuntime::current().unwrap());
-    let gone = PostgresStore::from_url(&server.url(), runtime).unwrap();
+    let gone = store(&server.url());
     let other = process(&server.url(), 30 * SECOND).await.with_outage_limit(SECOND);
-    let attempt = |who| {
-        let claim = Claim::exclusive(Key::new("k").unwrap());
-        Attempt::new(claim, Holder::from_bits(who), None, Ttl::new(SECOND).unwrap())
-    };
-    gone.grant(&attempt(1), WaitMode::Try).await.unwrap();
-    gone.grant(&attempt(2), WaitMode::Wait { queue_limit: None }).await.unwrap();
-    let others = db.transaction().await.unwrap();
-    others.batch_execute("SELECT FROM leasehold.lease FOR UPDATE").await.unwrap();
+    gone.grant(&attempt(1, SECOND), WaitMode::Try).await.unwrap();
+    gone.grant(&attempt(2, SECOND), WaitMode::Wait { queue_limit: None }).await.unwrap();
+    let others = begun(&mut db, "SELECT FROM leasehold.lease FOR UPDATE").await;
     let ended = "SELECT ends < leasehold.now_micros() FROM leasehold.lease";
     until("the lease has ended", async || others.query_one(ended, &[]).await.unwrap().get(0)).await;
     let error = other.mutex("k").try_lock().await.unwrap_err().to_string();
@@ -395,8 +378,7 @@ async fn a_deadlock_with_another_transaction_is_resolved() {
     }
 }
 
-/// Regression: during `REINDEX CONCURRENTLY`, one of two inserts of a key is refused in spite of `ON
-/// CONFLICT`, and the request failed for good. A trigger refuses here.
+/// Regression: `REINDEX CONCURRENTLY` can refuse one of two inserts; the request failed for good.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_two_add_at_once_while_its_index_is_rebuilt_is_asked_for_again() {
     let (server, db) = served().await;
@@ -432,22 +414,32 @@ async fn a_full_disk_is_named_and_nothing_is_taken_and_space_is_enough_to_mend_i
     take(&locks, "k").await.release().await.unwrap();
 }
 
-/// Regression: it counted as a lost connection, so a busy server had to serve more of them.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_a_server_refuses_because_its_queue_is_full_costs_no_connection() {
+async fn with_a_short_queue() -> Postgres {
     let programs = Postgres::programs_of(18).expect("PostgreSQL 18");
     let server = block_in_place(|| Postgres::of(&programs, &["max_notify_queue_pages=64"]));
     init(&server.url()).await.unwrap();
+    server
+}
+
+/// Fills the server's queue of messages, which the first client keeps by listening in a transaction.
+async fn full_queue(server: &Postgres) -> (Client, Client) {
+    let (keeper, notifier) = (db(server).await, db(server).await);
+    keeper.batch_execute("LISTEN other; BEGIN; SELECT pg_catalog.pg_current_xact_id()").await.unwrap();
+    for length in [7000, 100] {
+        let fill =
+            format!("SELECT pg_notify('other', n || repeat('x', {length})) FROM generate_series(1, 10) AS n");
+        while notifier.batch_execute(&fill).await.is_ok() {}
+    }
+    (keeper, notifier)
+}
+
+/// Regression: it counted as a lost connection, so a busy server had to serve more of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_a_server_refuses_because_its_queue_is_full_costs_no_connection() {
+    let server = with_a_short_queue().await;
     let [holder, other] = two(&server.url(), 2 * SECOND).await;
     let guard = take(&holder, "k").await;
-    // A listener in a transaction keeps all messages.
-    let (listener, notifier) = (db(&server).await, db(&server).await);
-    listener.batch_execute("LISTEN other; BEGIN; SELECT pg_catalog.pg_current_xact_id()").await.unwrap();
-    let fill = "SELECT pg_notify('other', n || repeat('x', 7000)) FROM generate_series(1, 10) AS n";
-    while notifier.batch_execute(fill).await.is_ok() {}
-    let one = "SELECT pg_notify('other', repeat('x', 100))";
-    while notifier.batch_execute(one).await.is_ok() {}
-
+    let (_keeper, notifier) = full_queue(&server).await;
     let before = sessions(&notifier, "true").await;
     other.break_lease("k", guard.fence()).await.unwrap();
     // It was not told, and finds out when it renews the lease.
@@ -456,22 +448,13 @@ async fn a_message_that_a_server_refuses_because_its_queue_is_full_costs_no_conn
     assert_eq!(sessions(&notifier, "true").await, before);
 }
 
-/// Regression: once its queue was full, the server refused all messages until somebody asked how full
-/// it is. So waiters polled for ever, and the doctor advised more connections.
+/// Regression: a full queue stays full until somebody asks how full it is: waiters polled for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_of_messages_is_named_and_is_emptied_once_that_is_possible() {
-    let programs = Postgres::programs_of(18).expect("PostgreSQL 18");
-    let server = block_in_place(|| Postgres::of(&programs, &["max_notify_queue_pages=64"]));
-    init(&server.url()).await.unwrap();
+    let server = with_a_short_queue().await;
     let [holder, other] = two(&server.url(), 30 * SECOND).await;
     let guard = take(&holder, "k").await;
-    let (keeper, notifier) = (db(&server).await, db(&server).await);
-    keeper.batch_execute("LISTEN other; BEGIN; SELECT pg_catalog.pg_current_xact_id()").await.unwrap();
-    for length in [7000, 100] {
-        let fill =
-            format!("SELECT pg_notify('other', n || repeat('x', {length})) FROM generate_series(1, 10) AS n");
-        while notifier.batch_execute(&fill).await.is_ok() {}
-    }
+    let (keeper, notifier) = full_queue(&server).await;
     let found = other.diagnose().await;
     let push = found.iter().find(|finding| finding.about == "push").expect("a finding");
     assert!(push.what.contains("queue of notifications is full"), "{push:?}");
@@ -480,14 +463,12 @@ async fn a_full_queue_of_messages_is_named_and_is_emptied_once_that_is_possible(
     keeper.batch_execute("COMMIT").await.unwrap();
     assert!(notifier.batch_execute("NOTIFY other").await.is_err(), "the server empties it by itself");
     let waits = tokio::spawn(request(&other, "k"));
-    until_found("a process that listens waits", &notifier, "SELECT FROM leasehold.waiter WHERE channel > 0")
-        .await;
+    until_told(&notifier).await;
     guard.release().await.unwrap();
     waits.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Regression: an ordinary user does not see the type of another user's session, so only its own were
-/// counted, and the doctor did not warn of a server without a free connection.
+/// Regression: only a user's own sessions were counted, so a lack of connections went unnoticed.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_counts_the_connections_of_all_users() {
     let server = server(&["max_connections=20", "superuser_reserved_connections=0"]).await;
@@ -502,8 +483,7 @@ async fn the_doctor_counts_the_connections_of_all_users() {
     assert!(about().await);
 }
 
-/// Regression: a procedure that commits a hand-over and then may not notify counted as refused: the
-/// former holder was told that it had lost the lock.
+/// Regression: if the procedure could not notify after its commit, the holder was told of a loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_by_a_role_that_may_not_notify_is_no_loss() {
     let (server, db) = served().await;
@@ -512,8 +492,7 @@ async fn a_release_by_a_role_that_may_not_notify_is_no_loss() {
     let (holder, next) = (process(&url, 30 * SECOND).await, process(&server.url(), 30 * SECOND).await);
     let guard = take(&holder, "k").await;
     let waits = tokio::spawn(request(&next, "k"));
-    let listens = "SELECT FROM leasehold.waiter WHERE channel > 0";
-    until_found("a process that listens waits", &db, listens).await;
+    until_told(&db).await;
     guard.release().await.unwrap();
     waits.await.unwrap().unwrap().release().await.unwrap();
 }

@@ -51,8 +51,7 @@ async fn a_quorum_of_redis_postgresql_and_a_file_loses_one_of_them_and_leaves_no
     }
 }
 
-/// Regression: only another timeline of the server's log counted as a sign that leases were forgotten.
-/// A new cluster begins with the same one, so a dump that was restored there granted what others held.
+/// Regression: a restored dump granted what others held: a new cluster begins with the same timeline.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_was_restored_from_a_dump_abstains() {
     let (dumped, db) = served().await;

@@ -1,11 +1,9 @@
 //! Servers that are killed, that hang, and that cut connections.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conformance::events::wait_for;
-use leasehold::postgres::PostgresStore;
-use leasehold::{Event, LockError, Locks, TokioRuntime};
+use leasehold::{Event, LockError, Locks};
 use leasehold_core::{Attempt, Claim, GrantAnswer, HoldAnswer, Holder, Key, Store as _, Ttl, WaitMode};
 use rustix::process::Signal;
 use tokio::runtime::Builder;
@@ -13,7 +11,7 @@ use tokio::task::{JoinSet, block_in_place};
 use tokio_postgres::Client;
 
 use crate::world::{
-    BUSY, Crowd, process, request, served, server, sessions, signal, take, terminate, two, until,
+    BUSY, Crowd, process, request, served, server, sessions, signal, store, take, terminate, two, until,
     until_found, until_session,
 };
 
@@ -273,8 +271,7 @@ async fn a_session_that_hangs_is_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_leases_that_are_renewed_together_wait_for_a_session_that_hangs_only_once() {
     let (server, db) = served().await;
-    let runtime = Arc::new(TokioRuntime::current().unwrap());
-    let store = PostgresStore::from_url(&server.url(), runtime).unwrap();
+    let store = store(&server.url());
     let reader = |who: u128| {
         let claim = Claim::shared([Key::new(format!("read:{who}")).unwrap()]).unwrap();
         Attempt::new(claim, Holder::from_bits(who), None, Ttl::new(60 * SECOND).unwrap())
@@ -293,8 +290,7 @@ async fn many_leases_that_are_renewed_together_wait_for_a_session_that_hangs_onl
     signal(&hung, Signal::CONT);
 }
 
-/// Regression: a connection was used again after a transaction without an answer: what came next
-/// belonged to it, and was answered but never committed.
+/// Regression: after an unanswered transaction, what came next on its connection was never committed.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_asked_after_a_transaction_without_an_answer_is_no_part_of_it() {
     let server = server(&[]).await;

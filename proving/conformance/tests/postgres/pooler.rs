@@ -9,15 +9,14 @@ use conformance::events::wait_for;
 use leasehold::postgres::PostgresStore;
 use leasehold::{Event, LockError, Severity, TokioRuntime};
 use leasehold_core::{
-    AdminStore as _, Attempt, BoxFuture, Claim, GrantAnswer, Holder, Instant, Key, Runtime, Store as _,
-    StoreRole, Ttl, WaitMode, WaitQueue,
+    AdminStore as _, BoxFuture, GrantAnswer, Instant, Runtime, Store as _, StoreRole, WaitMode, WaitQueue,
 };
 use rustix::process::Signal;
 use servers::Pooler;
 use tokio::task::block_in_place;
 use tokio_postgres::NoTls;
 
-use crate::world::{Crowd, db, process, request, server, sessions, signal, take, two, until};
+use crate::world::{Crowd, attempt, db, process, request, server, sessions, signal, store, take, two, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -106,8 +105,7 @@ impl Runtime for Hasty {
     }
 }
 
-/// Regression: each try of push listened on a channel of its own, and the pooler's sessions keep
-/// listening: thousands of channels after a day, each compared with every message.
+/// Regression: each try of push left a channel listening in the pooler: thousands after a day.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_does_not_collect_the_channels_on_which_push_was_tried() {
     let server = server(&["log_statement=all"]).await;
@@ -120,9 +118,7 @@ async fn a_pooler_does_not_collect_the_channels_on_which_push_was_tried() {
         let findings = waiting.diagnose(StoreRole::Alone).await.findings;
         assert!(findings.iter().any(|it| it.about == "push" && it.severity > Severity::Note), "{findings:?}");
     }
-    let claim = Claim::exclusive(Key::new("k").unwrap());
-    let attempt = Attempt::new(claim, Holder::from_bits(1), None, Ttl::new(60 * SECOND).unwrap());
-    let answer = waiting.grant(&attempt, WaitMode::Wait { queue_limit: None }).await.unwrap();
+    let answer = waiting.grant(&attempt(1, 60 * SECOND), WaitMode::Wait { queue_limit: None }).await.unwrap();
     assert!(matches!(answer, GrantAnswer::Busy { place: Some(_), .. }), "{answer:?}");
     // One for each process, and those that all processes have in common.
     let log = server.directory().join("log");
@@ -141,14 +137,12 @@ async fn a_pooler_does_not_collect_the_channels_on_which_push_was_tried() {
 async fn a_process_behind_a_pooler_that_is_gone_costs_one_claim_window() {
     let server = server(&[]).await;
     let pooler = block_in_place(|| Pooler::before(&server));
-    let runtime = Arc::new(TokioRuntime::current().unwrap());
-    let gone = PostgresStore::from_url(&pooler.url(), runtime).unwrap();
+    let gone = store(&pooler.url());
     let here = process(&server.url(), 30 * SECOND).await;
     let guard = take(&here, "k").await;
     for who in 1..=3 {
-        let claim = Claim::exclusive(Key::new("k").unwrap());
-        let attempt = Attempt::new(claim, Holder::from_bits(who), None, Ttl::new(30 * SECOND).unwrap());
-        let answer = gone.grant(&attempt, WaitMode::Wait { queue_limit: None }).await.unwrap();
+        let answer =
+            gone.grant(&attempt(who, 30 * SECOND), WaitMode::Wait { queue_limit: None }).await.unwrap();
         assert!(matches!(answer, GrantAnswer::Busy { place: Some(_), .. }), "{answer:?}");
     }
     let waits = tokio::spawn(request(&here, "k"));

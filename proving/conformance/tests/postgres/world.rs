@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::postgres::init;
-use leasehold::{Acquire, Fence, Guard, Locks};
+use leasehold::postgres::{PostgresStore, init};
+use leasehold::{Acquire, Fence, Guard, Locks, TokioRuntime};
+use leasehold_core::{Attempt, Claim, Holder, Key, Ttl};
 use rustix::process::{Pid, Signal, kill_process};
 use servers::Postgres;
 use tokio::task::{JoinHandle, block_in_place};
@@ -21,7 +22,6 @@ pub(crate) async fn server(settings: &[&str]) -> Postgres {
     server
 }
 
-/// A server, and a client of its database.
 pub(crate) async fn served() -> (Postgres, Client) {
     let server = server(&[]).await;
     let db = db(&server).await;
@@ -52,7 +52,6 @@ pub(crate) async fn terminate(db: &Client, condition: &str) {
     }
 }
 
-/// Two processes, with leases that end while a test waits.
 pub(crate) async fn two(url: &str, ttl: Duration) -> [Locks; 2] {
     [process(url, ttl).await, process(url, ttl).await]
 }
@@ -60,6 +59,16 @@ pub(crate) async fn two(url: &str, ttl: Duration) -> [Locks; 2] {
 /// Another process, with leases that end while a test waits.
 pub(crate) async fn process(url: &str, ttl: Duration) -> Locks {
     Locks::builder().ttl(ttl).connect(url).await.unwrap()
+}
+
+pub(crate) fn store(url: &str) -> PostgresStore {
+    PostgresStore::from_url(url, Arc::new(TokioRuntime::current().unwrap())).unwrap()
+}
+
+/// An attempt on the key `k`.
+pub(crate) fn attempt(who: u128, ttl: Duration) -> Attempt {
+    let claim = Claim::exclusive(Key::new("k").unwrap());
+    Attempt::new(claim, Holder::from_bits(who), None, Ttl::new(ttl).unwrap())
 }
 
 pub(crate) fn request(locks: &Locks, name: &str) -> Acquire {
@@ -83,6 +92,11 @@ pub(crate) async fn until_found(what: &str, db: &Client, query: &str) {
     until(what, async || !db.query(query, &[]).await.unwrap().is_empty()).await;
 }
 
+/// Waits until there is a waiter that is told of its turn.
+pub(crate) async fn until_told(db: &Client) {
+    until_found("a process that listens waits", db, "SELECT FROM leasehold.waiter WHERE channel > 0").await;
+}
+
 /// The sessions of the stores that fulfil a condition.
 pub(crate) async fn sessions(db: &Client, condition: &str) -> Vec<i32> {
     let sql =
@@ -90,12 +104,10 @@ pub(crate) async fn sessions(db: &Client, condition: &str) -> Vec<i32> {
     db.query(&sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// Waits until a session of the stores fulfils a condition.
 pub(crate) async fn until_session(db: &Client, condition: &str) {
     until(condition, async || !sessions(db, condition).await.is_empty()).await;
 }
 
-/// Sends a signal to sessions of a server that a test has started.
 pub(crate) fn signal(sessions: &[i32], signal: Signal) {
     for session in sessions.iter().filter_map(|pid| Pid::from_raw(*pid)) {
         // It may have ended.
