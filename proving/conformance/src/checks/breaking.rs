@@ -15,19 +15,14 @@ use crate::target::Target;
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 async fn breaks(store: &dyn Store, fence: Fence) -> BreakAnswer {
-    store
-        .admin()
-        .unwrap()
-        .break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default()))
-        .await
-        .unwrap()
+    let lease = LeaseBreak::new(fence, BreakNote::default());
+    store.admin().unwrap().break_lease(&key("k"), &lease).await.unwrap()
 }
 
 async fn broken(store: &dyn Store, fence: Fence) -> HolderInfo {
-    match breaks(store, fence).await {
-        BreakAnswer::Broken { holding } => holding,
-        other => panic!("{other:?}"),
-    }
+    let answer = breaks(store, fence).await;
+    let BreakAnswer::Broken { holding } = answer else { panic!("{answer:?}") };
+    holding
 }
 
 async fn seen(store: &dyn Store) -> Fence {

@@ -115,8 +115,7 @@ pub async fn a_prefix_means_itself(target: &Target) {
     assert_eq!(listed.iter().map(|state| state.key.clone()).collect::<Vec<_>>(), [key("a[b-c]")]);
 }
 
-/// Three thousand keys among as many of others, each once, ordered by bytes. In a cluster, keys
-/// that are locked together are in one slot.
+/// 3,000 keys among as many of others, each once, by bytes. A cluster locks those of a slot together.
 pub async fn a_long_listing_is_complete_and_in_order(target: &Target) {
     const KEYS: usize = 3_000;
     let store = target.store();

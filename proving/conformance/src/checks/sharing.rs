@@ -246,8 +246,7 @@ pub async fn a_dropped_request_to_read_leaves_nothing(target: &Target) {
     }
 }
 
-/// Eight tasks of two processes hold `k` again and again, each with its weight: those that hold it
-/// at the same time weigh `most` together, and all get their turns.
+/// Eight tasks hold `k` again and again: those that hold it together weigh `most`, and all get turns.
 async fn contend(target: &Target, most: u32, weights: [u32; 8], request: fn(&Locks, u32) -> Acquire) {
     let inside = Arc::new(AtomicU32::new(0));
     let all = [locks(target), locks(target)];

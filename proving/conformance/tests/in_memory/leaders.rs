@@ -62,8 +62,7 @@ async fn two_outages_of_an_observed_election_are_not_one() {
     assert!(next.await.unwrap().unwrap().is_some());
 }
 
-/// Regression: a reader that went on after an error asked the store that refused again at once, and one
-/// that had been told a leader asked twice in the same second.
+/// Regression: after an error, or once told a leader, a reader asked again within the same second.
 #[tokio::test(start_paused = true)]
 async fn the_store_is_asked_once_a_second_whatever_it_answers() {
     const SECOND: Duration = Duration::from_secs(1);

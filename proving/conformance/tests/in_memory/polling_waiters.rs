@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep};
 const INTERVAL: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The locks of two processes on one store.
 fn processes() -> [Locks; 2] {
     let time = VirtualTime::begin();
     let memory = Arc::new(MemoryStore::new(time.clone()));

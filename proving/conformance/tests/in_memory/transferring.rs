@@ -132,8 +132,7 @@ async fn a_release_of_a_transferred_lock_counts_although_its_answer_was_lost() {
     assert!(world.is_empty());
 }
 
-/// Regression: the release arrived only at its second try, and took "the token holds nothing" for its
-/// success. A process had adopted the lock meanwhile, and did the job.
+/// Regression: a repeated release took "the token holds nothing" for success, though it was adopted.
 #[tokio::test(start_paused = true)]
 async fn a_release_of_a_transferred_lock_that_is_tried_again_says_that_it_was_adopted_before() {
     let world = faulty::World::begin(TTL);

@@ -196,8 +196,7 @@ async fn a_guard_is_released_also_at_a_member_whose_answer_was_lost() {
     assert!(world.is_empty());
 }
 
-/// Regression: members were stopped for longer than the longest TTL; a waiter that had given up tried
-/// to leave only for as long as a lease could have lasted there.
+/// Regression: a waiter tried to leave stopped members only for as long as a lease could last there.
 #[tokio::test(start_paused = true)]
 async fn a_place_in_the_queue_is_given_up_even_after_its_member_was_silent_beyond_the_longest_ttl() {
     let world = World::of(3);

@@ -134,8 +134,7 @@ async fn a_member_that_does_not_answer_has_timed_out() {
     assert_eq!(error.fault().map(|fault| fault.cause), Some(FaultCause::TimedOut), "{error:?}");
 }
 
-/// Regression: when the first member stopped, and again when it continued, a leader who had waited
-/// was reported as a new one, because it has another id at each member.
+/// Regression: a leader that had waited was reported as new, because its id differs at each member.
 #[tokio::test(start_paused = true)]
 async fn a_leader_is_reported_once_whichever_members_show_it() {
     let (world, process, guard) = holding(3).await;

@@ -6,8 +6,7 @@ use tokio::time::sleep;
 
 use super::world::{MAX_TTL, SECOND, TTL, World, holding, process_of};
 
-/// Redlock's flaw (Kleppmann): a lock is held at two of three members; one of them, restarted without
-/// data, forms a majority with the third for somebody else.
+/// Redlock's flaw (Kleppmann): one of two that hold, restarted empty, forms a majority with the third.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_was_restarted_empty_helps_nobody_to_a_second_lock() {
     let world = World::of(3);

@@ -72,14 +72,12 @@ impl Process {
     }
 }
 
-/// So many members, and a process that uses them.
 pub(crate) fn process_of(members: u8) -> (World, Process) {
     let world = World::of(members);
     let process = world.process();
     (world, process)
 }
 
-/// The same, and the guard of a lock that the process holds.
 pub(crate) async fn holding(members: u8) -> (World, Process, Guard) {
     let (world, process) = process_of(members);
     let guard = process.locks.mutex("k").lock().await.unwrap();

@@ -24,6 +24,11 @@ async fn breaks(quorum: &QuorumStore, fence: Fence) -> Result<BreakAnswer, Fault
     quorum.break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default())).await
 }
 
+async fn break_at(world: &World, member: usize, fence: Fence) {
+    let broken = LeaseBreak::new(fence, BreakNote::default());
+    world.members[member].memory.break_lease(&key("k"), &broken).await.unwrap();
+}
+
 #[track_caller]
 fn is_broken(answer: &Result<BreakAnswer, Fault>) {
     assert!(matches!(answer, Ok(BreakAnswer::Broken { .. })), "{answer:?}");
@@ -267,11 +272,7 @@ async fn a_lease_that_another_break_ended_at_a_member_meanwhile_counts_as_broken
     let breaking = breaks(&quorum, fence);
     let other = async {
         tokio::time::sleep(5 * MILLISECOND).await;
-        world.members[1]
-            .memory
-            .break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default()))
-            .await
-            .unwrap();
+        break_at(&world, 1, fence).await;
     };
     is_broken(&tokio::join!(breaking, other).0);
 }
@@ -339,11 +340,7 @@ async fn a_holder_is_notified_when_enough_members_broke_its_lease_that_no_majori
         let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
         for broken in 0..enough {
             assert_eq!(told(&mut notices), None, "{broken} of {members} broke it");
-            world.members[broken]
-                .memory
-                .break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default()))
-                .await
-                .unwrap();
+            break_at(&world, broken, fence).await;
         }
         let lost = Notice::Broken { holder: attempt.holder };
         assert_eq!(told(&mut notices), Some(lost), "{enough} of {members} broke it");
@@ -356,11 +353,7 @@ async fn a_member_at_which_a_lease_was_broken_is_not_asked_to_take_it_again() {
     let mut notices = quorum.notices().unwrap();
     let attempt = world.attempt();
     let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
-    world.members[2]
-        .memory
-        .break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default()))
-        .await
-        .unwrap();
+    break_at(&world, 2, fence).await;
     assert_eq!(told(&mut notices), None);
     for _ in 0..3 {
         assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
@@ -386,7 +379,7 @@ async fn a_lease_of_several_keys_is_not_taken_again_where_one_of_them_was_broken
     attempt.claim = Claim::exclusive_all([key("k"), key("l")]).unwrap();
     let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     let member = &world.members[2];
-    member.memory.break_lease(&key("k"), &LeaseBreak::new(fence, BreakNote::default())).await.unwrap();
+    break_at(&world, 2, fence).await;
     member.memory.release(&attempt).await.unwrap();
     for _ in 0..3 {
         assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);

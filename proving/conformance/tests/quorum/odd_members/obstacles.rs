@@ -161,8 +161,7 @@ async fn a_newcomer_between_a_hand_over_and_the_rest_of_its_round_gives_way() {
     }
 }
 
-/// Seed 198 of `random_faults`: the attempt gave up its request to the slow first member, where it was
-/// granted late, counted and released: two guards were valid at once.
+/// Seed 198 of `random_faults`: a late grant counted although given up: two guards were valid.
 #[tokio::test(start_paused = true)]
 async fn a_late_grant_counts_and_is_kept_or_is_given_up_and_does_not_count() {
     let world = World::of(3);

@@ -135,8 +135,7 @@ fn a_grant_that_is_under_way_when_the_program_ends_is_given_up() {
     assert_eq!(given_up(), [0, 0, 1]);
 }
 
-/// Regression: a member's answer that its batch had not served the grant came after the release. It
-/// was asked for the grant alone then, although nobody wanted it any more.
+/// Regression: after the release, a batch that had not served the grant made the member be asked again.
 #[tokio::test(start_paused = true)]
 async fn a_member_whose_batch_left_a_grant_is_not_asked_for_it_after_the_release() {
     let world = World::of(3);

@@ -113,7 +113,6 @@ impl World {
     }
 }
 
-/// So many members, and a process that uses them.
 pub(crate) fn quorum_of(members: u8) -> (World, QuorumStore) {
     let world = World::of(members);
     let quorum = world.quorum();
