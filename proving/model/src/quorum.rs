@@ -500,23 +500,19 @@ impl World for Quorum {
     }
 
     fn is_fair(step: &Step) -> bool {
-        use Step::{
-            Asks, BreaksAtAMember, FindsTheMemberDown, IsServed, IsUndone, Leaves, Reads, Releases,
-            TheAnswerComes, TimePasses, TimerRings,
-        };
         matches!(
             step,
-            TimePasses
-                | Asks(_)
-                | TimerRings(_)
-                | Leaves(_)
-                | Releases(_)
-                | IsServed { .. }
-                | FindsTheMemberDown { .. }
-                | TheAnswerComes { .. }
-                | IsUndone { .. }
-                | BreaksAtAMember(_)
-                | Reads { .. }
+            Step::TimePasses
+                | Step::Asks(_)
+                | Step::TimerRings(_)
+                | Step::Leaves(_)
+                | Step::Releases(_)
+                | Step::IsServed { .. }
+                | Step::FindsTheMemberDown { .. }
+                | Step::TheAnswerComes { .. }
+                | Step::IsUndone { .. }
+                | Step::BreaksAtAMember(_)
+                | Step::Reads { .. }
         )
     }
 }

@@ -266,8 +266,7 @@ fn revive(kept: &mut Shares, records: &mut Records, key: &Key, now: Stamp) {
     }
 }
 
-/// Rebuilds the queue of a key with another record of an unclaimed hand-over, and with all
-/// unresponsive channels of another queue.
+/// Rebuilds a key's queue with another unclaimed record, and another queue's unresponsive channels.
 fn rebuild(
     records: &mut Records,
     key: &Key,

@@ -391,24 +391,20 @@ impl World for Store {
     }
 
     fn is_fair(step: &Step) -> bool {
-        use Step::{
-            Asks, HearsThatItWasBroken, Pings, Reads, Releases, ReleasesAgain, Renews, StoreServes,
-            StoreServesAStray, StrangerReleases, TimePasses, Wakes,
-        };
         matches!(
             step,
-            TimePasses
-                | Asks(_)
-                | Wakes(_)
-                | Renews(_)
-                | Releases(_)
-                | ReleasesAgain(_)
-                | HearsThatItWasBroken(_)
-                | Pings(_)
-                | Reads(_)
-                | StoreServes(_)
-                | StoreServesAStray(_)
-                | StrangerReleases
+            Step::TimePasses
+                | Step::Asks(_)
+                | Step::Wakes(_)
+                | Step::Renews(_)
+                | Step::Releases(_)
+                | Step::ReleasesAgain(_)
+                | Step::HearsThatItWasBroken(_)
+                | Step::Pings(_)
+                | Step::Reads(_)
+                | Step::StoreServes(_)
+                | Step::StoreServesAStray(_)
+                | Step::StrangerReleases
         )
     }
 }

@@ -130,8 +130,7 @@ impl Quorum {
         }
     }
 
-    /// The operator is told that the lease is broken. Checks that a newcomer is granted the key with
-    /// a greater fence, if nobody else is in the way.
+    /// The break is reported: a newcomer gets the key with a greater fence, if nobody is in the way.
     fn is_broken(&mut self, Operator { of, mut shown, .. }: Operator) {
         // A granted fence was answered by a majority, and none has fallen since.
         shown.sort_unstable();

@@ -53,8 +53,7 @@ fn key(name: &&str) -> Key {
     Key::new(name).expect("it is the name of a key")
 }
 
-/// The clients of a world, and its possible faults: those that one promise, or one flaw, is about, as a
-/// world with all of them would be too large.
+/// A world's clients and possible faults: those of one promise or flaw, as all would be too many.
 #[derive(Clone, Debug)]
 pub struct Scope(Fixed);
 

@@ -37,10 +37,6 @@ fn a_reader_and_a_writer() -> [Claim; 2] {
     [Claim::shared([key(&"k")]).unwrap(), alone(&["k"])]
 }
 
-fn two_with_two_keys() -> [Claim; 2] {
-    [(); 2].map(|()| alone(&["a", "b"]))
-}
-
 fn two_keys_and_one() -> [Claim; 2] {
     [alone(&["a", "b"]), alone(&["b"])]
 }
@@ -105,7 +101,7 @@ sound! { Quorum:
         two_of_which_one_is_down().breaks(1).claiming(two_readers()).hanging() => 1_353_521;
     several_keys_are_granted_together:
         two_of_which_one_is_down().claiming(two_keys_and_one()).waiting() => 5_007,
-        two_of_which_one_is_down().claiming(two_with_two_keys()).waiting() => 4_587,
+        two_of_which_one_is_down().claiming([(); 2].map(|()| alone(&["a", "b"]))).waiting() => 4_587,
         two_of_which_one_is_down().claiming(two_keys_and_one()).restarts(1) => 10_401,
         two_of_which_one_is_down().claiming(two_keys_and_one()).breaks(1).renewals(1).hanging() => 94_060;
     #[ignore = "takes half a minute"]
