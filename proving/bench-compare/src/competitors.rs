@@ -22,7 +22,6 @@ pub struct Competitor {
 enum Kind {
     Ours,
     Rust,
-    /// One of Rust, for PostgreSQL.
     RustOnPostgres,
     Foreign(Peer),
 }
@@ -72,7 +71,6 @@ pub const FEW: [&str; 8] = [
 ];
 
 impl Competitor {
-    /// The name on the command line and in figures.
     pub const fn name(self) -> &'static str {
         self.name
     }
@@ -176,8 +174,7 @@ fn driver(language: Language, name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers").join(format!("{name}.{ending}"))
 }
 
-/// The version of a package in a manifest with one line per package: `"ioredis": "5.11.1",`,
-/// `redis==8.1.0`, or `rslock = { version = "=0.10.0" }`.
+/// A package's version in a manifest: `"ioredis": "5.11.1",`, `redis==8.1.0` or `version = "=0.10.0"`.
 fn version_of<'a>(manifest: &'a str, package: &str) -> Option<&'a str> {
     manifest.lines().find_map(|line| {
         let rest = line.trim_start().trim_start_matches('"').strip_prefix(package)?;

@@ -10,10 +10,8 @@ use crate::competitors::{Competitor, Waits};
 use crate::play::Cast;
 use crate::settings::Settings;
 
-/// The workload's name in figures.
 pub const NAME: &str = "hand_off";
 
-/// The method, for the page.
 pub const METHOD: &str = "\
 Four processes of one library compete for one key, hold it for 1 ms and rest for 1 ms. The *gap* is
 the time from the call that releases the lock until the next holder's library reports that it has
@@ -36,7 +34,6 @@ struct Laps {
     commands: Sample,
 }
 
-/// Measures all competitors that can wait for a lock, in turn.
 pub fn run(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
     figures.announce(&format!("{NAME} on {}", settings.backend));
     let waits = |who: &Competitor| who.waits != Waits::Never;
@@ -88,8 +85,7 @@ fn tell(field: &[Competitor], laps: Vec<Laps>, figures: &mut Figures, store: &Op
     }
 }
 
-/// Commands per turn, counted by a proxy in front of separate processes; empty without such a
-/// proxy. Connections and scripts are set up before the count starts.
+/// Commands per turn, without those of the set-up, counted by a proxy; empty without one.
 fn commands(settings: &Settings, store: &OpenStore, who: Competitor) -> Result<Sample, AnyError> {
     if store.commands().is_none() {
         return Ok(Sample::default());

@@ -70,7 +70,6 @@ const PICTURES: [Picture; 2] = [
     },
 ];
 
-/// Writes the page and its plots into docs.
 pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), AnyError> {
     let (on_server, _) = by_place(figures);
     let drawn = draw(docs, &PICTURES, &on_server)?;

@@ -4,7 +4,6 @@ use bench::backend::Backend;
 
 use crate::competitors::{ALL, Competitor, FEW};
 
-/// How much is measured, on which server, and for which libraries.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub backend: Backend,

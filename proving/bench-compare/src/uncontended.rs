@@ -8,10 +8,8 @@ use competitor::{AnyError, Order};
 use crate::play::Cast;
 use crate::settings::Settings;
 
-/// The workload's name in figures.
 pub const NAME: &str = "uncontended";
 
-/// The method, for the page.
 pub const METHOD: &str = "\
 Tasks (in Python, threads) share one client in one process, and each acquires and releases its own
 key as fast as it can. The ratio is to `SET NX PX` and a compare-and-delete script, sent without the

@@ -34,7 +34,6 @@ impl Backend {
         ALL.into_iter().chain([Self::Postgres]).find(|backend| backend.name() == name)
     }
 
-    /// The name on the command line and in figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",

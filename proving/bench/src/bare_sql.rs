@@ -13,9 +13,8 @@ use crate::clock;
 /// How a bare loop acquires and releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strategy {
-    /// A row with the holder, the end of its lease by the server's clock, and a fence: one
-    /// statement to acquire it and one to release it, sent as Leasehold sends its own, so that a
-    /// pooler may be in between.
+    /// A row with the holder, its end by the server's clock, and a fence: a statement to acquire it and
+    /// one to release it, sent as Leasehold sends its own, so that a pooler may be in between.
     Row,
     /// `pg_try_advisory_lock` and `pg_advisory_unlock`: no lease, no fence, nothing on disk.
     Advisory,
@@ -43,7 +42,6 @@ const TRY_ADVISORY: &str = "SELECT pg_try_advisory_lock(hashtextextended(convert
 const UNLOCK_ADVISORY: &str = "SELECT pg_advisory_unlock(hashtextextended(convert_from($1, 'UTF8'), 0))";
 
 impl BareSql {
-    /// Connects, and makes the table.
     pub(crate) async fn connect(url: &str) -> Result<Self, AnyError> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::spawn(connection);
@@ -51,7 +49,6 @@ impl BareSql {
         Ok(Self { client })
     }
 
-    /// Acquires a key and releases it.
     pub(crate) async fn cycle(&self, strategy: Strategy, key: &str, serial: u64) -> Result<(), AnyError> {
         let holder = u128::from(serial).to_be_bytes();
         let (key, holder) = (key.as_bytes(), &holder[..]);

@@ -25,8 +25,7 @@ pub struct Figure {
     pub met: Option<bool>,
     /// The quartiles.
     pub spread: Option<[f64; 2]>,
-    /// True if a missed target is a failure on any machine: the measure is counted rather than
-    /// timed, and its target applies in this build.
+    /// True if a missed target fails on any machine: it is counted, and applies in this build.
     pub binding: bool,
 }
 
@@ -83,7 +82,6 @@ impl Figures {
         &self.all
     }
 
-    /// Announces the measurement that comes next.
     pub fn announce(&self, what: &str) {
         if self.telling == Telling::Table {
             eprintln!("bench: {what}");

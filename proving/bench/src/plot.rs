@@ -9,7 +9,6 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::AnyError;
 use crate::figure::shown;
 
-/// A curve of a plot, and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     pub name: String,

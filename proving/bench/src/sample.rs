@@ -5,8 +5,7 @@
 pub struct Sample(Vec<f64>);
 
 impl Sample {
-    /// The smallest measurement that this share of them does not exceed (nearest rank), exactly, as all
-    /// are kept. NaN without measurements.
+    /// The smallest measurement that this share does not exceed (nearest rank). NaN without any.
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);

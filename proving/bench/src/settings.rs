@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::backend::{ALL, Backend};
 
-/// How much is measured, and at which backends.
 #[derive(Clone, Debug)]
 pub struct Settings {
     short: bool,

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use crate::figure::{Figure, shown};
 use crate::machine::Machine;
 
-/// The share of the time for which a server may be busy. The rest is for bursts, for a master that
-/// takes over another's keys, and for the server's other work.
+/// The share of time for which a server may be busy; the rest is for bursts, failovers and other work.
 const BUSY: f64 = 0.7;
 
 /// Leasehold's default TTL, in seconds; a lease is renewed after a third of it.

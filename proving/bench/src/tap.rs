@@ -77,8 +77,7 @@ fn pass(client: TcpStream, server: u16, commands: &Arc<AtomicU64>) -> io::Result
     Ok(())
 }
 
-/// The position in a client's stream: commands are arrays of bulk strings,
-/// `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`.
+/// The position in a client's stream of commands: `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`.
 #[derive(Debug, Default)]
 struct Frames {
     /// Bulk strings of the current command that are not complete yet.

@@ -7,7 +7,6 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// True if the value is within the bound.
     pub fn is_met_by(self, value: f64) -> bool {
         match self {
             Self::AtMost(most) => value <= most,

@@ -11,7 +11,6 @@ use crate::AnyError;
 pub struct Transactions(Connection);
 
 impl Transactions {
-    /// Creates the database in this directory.
     pub fn open(directory: &Path) -> Result<Self, AnyError> {
         let connection = Connection::open(directory.join("bare.db"))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;

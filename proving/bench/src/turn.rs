@@ -25,7 +25,6 @@ pub struct Turn {
 pub struct Turns(Vec<Turn>);
 
 impl Turns {
-    /// Sorts the turns.
     pub fn new(mut turns: Vec<Turn>) -> Self {
         turns.sort_by_key(|turn| turn.fence);
         Self(turns)

@@ -34,7 +34,6 @@ impl Vitals {
         [second, own]
     }
 
-    /// The usage since an earlier reading.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             memory: self.memory - earlier.memory,

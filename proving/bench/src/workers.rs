@@ -99,7 +99,6 @@ pub struct Race<'a> {
     pub key: &'a str,
     /// The number of waiters in all processes together.
     pub waiters: usize,
-    /// The number of turns of each waiter.
     pub each: u32,
     /// The duration of a turn, in µs.
     pub hold: u64,

@@ -83,8 +83,7 @@ fn every_cost_that_the_sizing_page_needs_is_measured() {
         assert!(figure.value > 0.0, "{figure:?}");
     }
     let of = |measure: &str| figures.iter().find(|figure| figure.parts()[2] == measure).unwrap().value;
-    // Regression: buffers of clients counted as memory of the locks, and on a busy machine, where the
-    // server noticed them later, that made it negative.
+    // Regression: buffers of clients counted as memory of the locks; noticed late, it was negative.
     let memory = of("server memory per held lock");
     assert!((100.0..150.0).contains(&memory), "{memory} B");
     // Regression: this was the time of a whole batch.

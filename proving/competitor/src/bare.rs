@@ -49,7 +49,6 @@ impl Bare {
 }
 
 impl BareServer {
-    /// Connects, and loads the script.
     pub async fn connect(url: &str) -> Result<Self, AnyError> {
         let limits =
             AsyncConnectionConfig::new().set_connection_timeout(PATIENCE).set_response_timeout(PATIENCE);
@@ -72,7 +71,6 @@ impl BareServer {
         Ok(release.query_async::<i64>(&mut self.connection.clone()).await? == 1)
     }
 
-    /// Acquires a key and releases it.
     pub async fn cycle(&self, key: &str, serial: u64) -> Result<(), AnyError> {
         let value = format!("{serial:032x}");
         alone(self.acquire(key, &value).await? & self.release(key, &value).await?, key)

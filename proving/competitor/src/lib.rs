@@ -1,6 +1,5 @@
-//! One of several lock libraries, in a process that follows orders. A Rust program implements
-//! [`Competitor`] and calls [`serve`]; other languages use the same lines, [`Order`] in, [`Report`]
-//! out.
+//! One of several lock libraries, in a process that follows orders: a Rust program implements
+//! [`Competitor`] and calls [`serve`]; other languages read lines of [`Order`], and write [`Report`].
 
 #![expect(
     missing_docs,

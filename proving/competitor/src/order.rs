@@ -10,17 +10,11 @@ pub enum Order {
     Cycle {
         /// The number of tasks that share the one client; threads in a language without tasks.
         tasks: usize,
-        /// The duration, in ms.
         millis: u64,
     },
     /// The same without the library: `SET NX PX`, and a script that compares and deletes, through
     /// the same client or the usual one of its language. [`Report::Cycles`].
-    Bare {
-        /// As in [`Cycle`](Self::Cycle).
-        tasks: usize,
-        /// As in [`Cycle`](Self::Cycle).
-        millis: u64,
-    },
+    Bare { tasks: usize, millis: u64 },
     /// One task acquires a key, holds it, releases it and rests, until `millis` ms are over.
     /// [`Report::Turns`].
     Turns {
@@ -35,8 +29,7 @@ pub enum Order {
     },
 }
 
-/// The times at which a lock was requested, acquired according to the library, and its release
-/// requested: nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
+/// When a lock was requested, acquired, and its release requested: nanoseconds of `CLOCK_MONOTONIC`.
 pub type Times = [u64; 3];
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -35,8 +35,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// Short enough to wait for.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Defines a module for each store, with a module for each list of checks that it passes, in which
-/// each check is a test; or, after `@`, a test for each of these checks.
+/// A module for each store and list of checks, each check a test; or, after `@`, these tests alone.
 #[macro_export]
 macro_rules! every_check {
     (@ $target:expr; $($check:ident,)*) => {
@@ -93,7 +92,6 @@ macro_rules! every_check {
             marks_are_listed_and_can_be_taken_back,
         }
     };
-    // Those of readers and writers.
     (of readers; $target:expr) => {
         $crate::every_check! { @ $target;
             readers_hold_together_and_keep_a_writer_out,
@@ -119,7 +117,6 @@ macro_rules! every_check {
             a_request_with_another_total_of_permits_is_refused_with_the_reason,
         }
     };
-    // Those of transferring a lock to another process.
     (of transfers; $target:expr) => {
         $crate::every_check! { @ $target;
             a_lock_goes_over_to_one_process_and_to_no_second,
@@ -142,7 +139,6 @@ macro_rules! every_check {
             a_holder_that_waited_is_notified_at_once_that_its_lease_was_broken,
         }
     };
-    // Those of a member of a quorum.
     (of members; $target:expr) => {
         $crate::every_check! { @ $target;
             the_fence_that_is_proposed_is_granted_unless_a_greater_one_was,

@@ -47,8 +47,7 @@ impl MemberRecord {
 pub struct QueueDump {
     /// The waiters in order, with their tickets.
     pub order: Vec<(Ticket, Holder)>,
-    /// The stored fields of each waiter, with two flags: it has been silent since the key was
-    /// handed over, and it is passed over.
+    /// The stored fields of each waiter, and whether it is silent since the hand-over, and passed over.
     pub fields: BTreeMap<String, String>,
     pub left: Option<Duration>,
 }
@@ -200,8 +199,7 @@ impl Tolerance {
         }
     }
 
-    /// Lets an answer name the same holder as the other side's answer, if both holders' shares end
-    /// at times that count as equal: either share may be the one that ends first.
+    /// Lets an answer name the other side's holder, if both shares end at times that count as equal.
     pub fn name_alike(self, answer: &mut Answer, right: &Answer, holders: &[HolderInfo]) {
         let is = |mut holder: HolderInfo, named: &HolderInfo| {
             self.holder(&mut holder);

@@ -120,8 +120,7 @@ impl Oracle {
         self
     }
 
-    /// Takes one step; returns its results, and the holders of its keys before or after it. The
-    /// clock moves on by a tick with each request, as every store's does.
+    /// Takes a step, a tick later; returns its results, and the holders of its keys before or after it.
     pub fn take(&mut self, step: &Step) -> Vec<(Served, Vec<HolderInfo>)> {
         let requests = self.tickets.requests(step);
         let served = requests.into_iter().map(|request| {

@@ -4,8 +4,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Polls a future up to `times`, when it is woken or after 10 ms, and then drops it. Returns its output
-/// if it completed. Other tasks run in between.
+/// Polls up to `times`, when woken or after 10 ms, and then drops it. Other tasks run in between.
 pub async fn poll_and_drop<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..times {

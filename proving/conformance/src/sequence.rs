@@ -29,8 +29,7 @@ pub enum Step {
     /// The fence is this number, kept for this long.
     SetFence(Key, u64, Duration),
     ForgetQueue(Key),
-    /// The shares of a key have just ended, all of them or that of one holder; the marker, too,
-    /// unless it lasts for the rest of the millisecond.
+    /// All shares of a key, or one holder's, have just ended; the marker, too, unless it lasts longer.
     EndShares(Key, Option<Holder>, bool),
     /// The record of the shares of a key is lost.
     ForgetShares(Key),
@@ -131,8 +130,7 @@ pub fn asked_as(mut step: Step, is_member: bool) -> Step {
     step
 }
 
-/// A history of what is asked most: a few attempts want one key exclusively. Other steps are rare,
-/// so that most requests find the key held, or a queue in order.
+/// A history of the most frequent requests: a few attempts want one key, mostly held or with a queue.
 pub fn contended(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
     let key = keys().remove(0);
     let mut all = if dice.below(3) == 0 { opening(dice) } else { Vec::new() };

@@ -34,8 +34,7 @@ const SEED: &str = "LEASEHOLD_FUZZ_SEED";
 /// `Ok`, or a description of what an input breaks; a panic counts as breaking, too.
 pub type Verdict = Result<(), String>;
 
-/// Searches this many inputs for one that breaks something; panics with the smallest and how to
-/// reproduce it.
+/// Searches so many inputs for one that breaks something; panics with the smallest and its seed.
 pub fn hunt<S: Strategy<Value: Debug>>(inputs: u32, near: S, verdict: impl Fn(S::Value) -> Verdict) {
     let begun = Instant::now();
     let of_all = u64::from(inputs.div_ceil(ROUND));

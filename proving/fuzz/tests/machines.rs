@@ -117,8 +117,7 @@ fn at_acquire() -> impl Strategy<Value = AtAcquire> {
     ]
 }
 
-/// A lease lasts at most a TTL from its request, or from the start that the store reported; a finished
-/// acquisition stays so; and the driver never waits for the past.
+/// A lease lasts a TTL from its request or reported start; a finish is final; no wait is for the past.
 #[test]
 fn an_acquisition_ignores_unrequested_answers() {
     let events = vec((at_acquire(), leap()), 1..60);

@@ -33,8 +33,7 @@ impl Driver {
         Self::run(peer.language(), peer.name(), &peer.program(), urls)
     }
 
-    /// Starts the driver of redis-semaphore's `Semaphore` with one permit. Its key is
-    /// `semaphore:NAME`.
+    /// Starts redis-semaphore's `Semaphore` with one permit and the key `semaphore:NAME`.
     #[track_caller]
     pub fn start_permits(url: &str) -> Self {
         let name = "redis-semaphore-permits";

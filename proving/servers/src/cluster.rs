@@ -95,8 +95,7 @@ impl Cluster {
         other
     }
 
-    /// Moves a slot to another master, with all its keys: [`begin`](Self::begin),
-    /// [`carry`](Self::carry), [`end`](Self::end).
+    /// Moves a slot and its keys: [`begin`](Self::begin), [`carry`](Self::carry), [`end`](Self::end).
     #[track_caller]
     pub fn hand_over(&self, slot: u16, to: &Server) {
         let from = self.owner(slot);

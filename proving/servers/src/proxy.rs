@@ -136,7 +136,6 @@ struct Gate {
 struct State {
     /// True for each direction in which nothing passes, by [`Towards`].
     shut: [bool; 2],
-    /// The delay.
     delay: Duration,
     /// The direction in which the next bytes are cut off in the middle.
     breaks_off: Option<Towards>,
@@ -153,7 +152,6 @@ struct Link {
     unanswered: bool,
 }
 
-/// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Towards {
     Server,

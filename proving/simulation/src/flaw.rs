@@ -1,5 +1,4 @@
-//! Rules that can be left out, one at a time, to show that the invariants detect it. This is done
-//! in the simulated part of the world, so no product code has a switch for it.
+//! Rules that can be left out, all in the simulated part, to show that the invariants notice.
 
 use std::sync::{Arc, Mutex};
 
@@ -40,8 +39,7 @@ pub enum Flaw {
     JoinedWithoutComparing,
 }
 
-/// A store that answers the first grant with `Unfinished`, and the repeated request with the grant
-/// that the first one brought. So the lease is counted from the repetition.
+/// A store that answers the first grant `Unfinished`, and the repetition, which counts, with the grant.
 #[derive(Debug)]
 pub(crate) struct CountedFromAnswer {
     store: Arc<dyn Store>,

@@ -42,7 +42,6 @@ impl Node {
         Self { clock, up: true, flaw, ..Self::default() }
     }
 
-    /// The time that its clock shows.
     pub(crate) fn stamp(&self, now: u64) -> Stamp {
         Stamp::from_micros(self.clock.at(now) / 1000)
     }

@@ -199,8 +199,7 @@ impl Run {
         self.nothing_is_left();
     }
 
-    /// Steps until a condition holds. Returns false if it does not within `within` of now, or of
-    /// the end of all faults if that is later.
+    /// Steps until a condition holds; false if not within this time of now or of the last fault.
     fn until(&mut self, within: Duration, is_so: impl Fn(&Self) -> bool) -> bool {
         let set_back = Duration::from_nanos(self.world.watch().set_back);
         let begun = Duration::from_nanos(self.world.executor.now()).max(self.plan.calm_from);

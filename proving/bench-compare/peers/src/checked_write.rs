@@ -1,5 +1,4 @@
-//! A write whose transaction checks its fence, through other drivers of PostgreSQL. The lines
-//! marked "as in docs/postgres.md" stand there, too.
+//! Checked writes through other drivers of PostgreSQL. docs/postgres.md has the marked lines, too.
 
 use competitor::AnyError;
 use diesel::sql_types::{BigInt, Text};
@@ -32,7 +31,6 @@ async fn by_diesel(url: &str, fence: i64) -> Result<(), AnyError> {
     let db = &mut db;
     db.batch_execute("BEGIN").await?;
     diesel::sql_query(WRITE).execute(db).await?;
-    // As in docs/postgres.md.
     let check = "SELECT leasehold.check($1, $2)";
     diesel::sql_query(check).bind::<Text, _>("account:1").bind::<BigInt, _>(fence).execute(db).await?;
     Ok(db.batch_execute("COMMIT").await?)

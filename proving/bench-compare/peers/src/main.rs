@@ -1,5 +1,4 @@
-//! Runs one of Rust's other lock libraries: `rust-peers NAME URL`. And writes to a database under a
-//! fence: `rust-peers write DRIVER URL FENCE`.
+//! Runs a lock library, `rust-peers NAME URL`, or a checked write, `rust-peers write DRIVER URL FENCE`.
 
 mod checked_write;
 mod distributed_lock;

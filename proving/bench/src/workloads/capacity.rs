@@ -188,8 +188,7 @@ impl Bench<'_> {
     }
 }
 
-/// The statistics of a server once its memory is the same again after a second. It counts the buffers
-/// of each client once a second only; until then, those of new clients look like memory of locks.
+/// A server's statistics once its memory is stable: it counts its clients' buffers only once a second.
 async fn settled(server: &Server) -> Vitals {
     let mut last = Vitals::of(server);
     for _ in 0..5 {

@@ -18,11 +18,9 @@ use crate::settings::Settings;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// The name on the command line and in figures.
     pub name: &'static str,
     /// The title, a heading of the page of figures.
     pub title: &'static str,
-    /// The method, for the page of figures.
     pub method: &'static str,
     pub run: fn(&Settings, &mut Figures) -> Result<(), AnyError>,
 }

@@ -24,9 +24,8 @@ another order than they joined; each joined only after the one before it was see
     run,
 };
 
-/// Numbers of waiters, and the turns of each waiter in the full and in the short form. The first
-/// request of a process for a held key costs one command more: it is sent in a batch, which leaves
-/// it out. With enough turns, that is little.
+/// Numbers of waiters, and the turns of each in the full and in the short form: enough that the extra
+/// command of a process's first request, which its batch leaves out, is little.
 const RACES: [(usize, [u32; 2]); 4] = [(1, [500, 50]), (8, [100, 40]), (64, [30, 12]), (1_000, [3, 2])];
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
@@ -64,8 +63,7 @@ impl Bench<'_> {
     fn turns(&mut self) -> Result<(), AnyError> {
         let one_process = self.workers.len() == 1;
         for (waiters, [full, short]) in RACES {
-            // Each process confirms every half second that it still waits, and on a busy machine
-            // that adds up to many calls per turn.
+            // Each process asks again every half second: on a busy machine, many calls per turn.
             if waiters == 1_000 && !self.settings.pick(true, one_process) {
                 continue;
             }

@@ -817,8 +817,7 @@ fn a_release_wakes_a_client_that_blocks_on_a_list(subject: &mut Subject) {
 
 /// Any content at one of the keys of a claim.
 fn each_claim_of_a_batch_is_judged_by_its_own_keys(subject: &mut Subject) {
-    /// A key, and whether its content counts: a queue without its waiters' data, and shares without
-    /// a marker, count for nothing.
+    /// A key, and whether its content counts: a queue without waiters' data and unmarked shares do not.
     type Place = (fn(&Attempt) -> Vec<u8>, bool);
     const PLACES: [Place; 6] = [
         (|it| it.claim.first_key().as_bytes().to_vec(), true),
@@ -1118,8 +1117,7 @@ fn no_share_ends_before_its_ttl(subject: &mut Subject) {
     }
 }
 
-/// Regression: the server refused such an end as an expiry, after the script had written the share:
-/// nobody could acquire or release the lock.
+/// Regression: the server refused such an end after the share was written: nobody could use the lock.
 fn a_share_with_a_later_end_than_any_of_ours_does_not_count(subject: &mut Subject) {
     let [one, two] = [1, 2].map(|who| reader(who, "a"));
     let holders = side(Side::Holders, "a");

@@ -100,8 +100,7 @@ fn a_batch_asks_once_for_all_of_its_claims(subject: &mut Subject) {
     }
 }
 
-/// A member is also asked for its run id, and for how long it will know it. All claims have one
-/// fence key, with the last fence of each.
+/// A member is asked for its run id and how long it knows it. All claims share one fence key.
 fn a_batch_at_a_member_asks_twice_more(subject: &mut Subject) {
     let longest = by(1).ttl;
     let proposal = Proposal { fence: Fence::new(1).unwrap(), max_ttl: longest };

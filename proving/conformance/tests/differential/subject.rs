@@ -31,8 +31,7 @@ const CLEARED_AT_ONCE: u64 = 101;
 /// Published after each step: everything that was published before has arrived when this arrives.
 const ENOUGH: &[u8] = b"that was all";
 
-/// Reads everything on the server: type, content and remaining time of each key, and the number of
-/// keys. Then publishes the message that is waited for.
+/// Reads everything on the server and the number of keys, and then publishes the awaited message.
 const LOOK: &str = "
 redis.call('PUBLISH', ARGV[1], ARGV[2])
 local seen = {}
@@ -75,8 +74,7 @@ pub(crate) struct Subject {
     is_member: bool,
     /// The end of shares that a step ended, in ms.
     ended: u64,
-    /// The keys that a batch granted, and that nobody has shared since. Shares that were left there
-    /// count for nothing, and a batch does not delete them.
+    /// Keys granted by a batch and not shared since; it leaves older shares there, which do not count.
     void: BTreeSet<Key>,
 }
 

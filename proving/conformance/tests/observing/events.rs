@@ -12,8 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::world::{SECOND, TTL, World, drain, kinds, watched};
 
-/// exclusive-lock: a timer refreshes the lock until it is released, with the events acquired, refreshed
-/// and released.
+/// exclusive-lock: a timer refreshes the lock; the events acquired, refreshed and released.
 #[tokio::test(start_paused = true)]
 async fn events_report_a_lock_from_the_grant_to_the_release() {
     let (world, mut events) = watched();

@@ -28,14 +28,12 @@ async fn on_every_target(check: impl AsyncFn(&Target)) {
     }
 }
 
-/// Another process.
 fn process(target: &Target) -> Locks {
     Locks::builder().ttl(10 * SECOND).over(target.store()).unwrap()
 }
 
-/// The fork of redislock has `check(key)`, which should wait until a lock is free for a number of
-/// retries. It is inverted: it failed if the lock was free. Its error was of another class than the
-/// one that it exports.
+/// redislock's fork: `check(key)` should wait, a number of retries, until a lock is free. It failed if
+/// it was free, with an error of another class than the exported one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_for_a_free_lock_ends_when_it_is_free_and_acquires_nothing() {
     on_every_target(async |target| {

@@ -8,7 +8,6 @@ use leasehold::{Event, Events};
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const TTL: Duration = Duration::from_secs(9);
 
-/// A world, and the events of its process.
 pub(crate) fn watched() -> (World, Events) {
     let world = World::begin(TTL);
     let events = world.locks.events();
@@ -24,7 +23,6 @@ pub(crate) async fn drain(events: &mut Events) -> Vec<Event> {
     read
 }
 
-/// The kinds of events, in order.
 pub(crate) fn kinds(events: &[Event]) -> Vec<&'static str> {
     let kind = |event: &Event| match event {
         Event::Waiting { .. } => "waiting",

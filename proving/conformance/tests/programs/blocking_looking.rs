@@ -105,8 +105,7 @@ macro_rules! sources {
     ($($file:literal)*) => { concat!($(include_str!(concat!("../../../../crates/leasehold/src/", $file)), "\n"),*) };
 }
 
-/// A type, its sources, those of its blocking twin, and the functions that the twin has under
-/// another name or not at all.
+/// A type, its sources, those of its blocking twin, and the functions that the twin lacks or renames.
 type Twins = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 #[test]

@@ -24,8 +24,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const STORE: &str = "LEASEHOLD_ELECTION_STORE";
 const JOURNAL: &str = "LEASEHOLD_ELECTION_JOURNAL";
 
-/// The process of a candidate: it leads, and writes its fence for as long as it considers itself
-/// the leader. A line on stdin asks it to resign.
+/// A candidate's process: writes its fence while it believes it leads; a line on stdin makes it resign.
 #[test]
 fn a_candidate_of_another_test_leads() {
     let (Ok(store), Some(journal)) = (env::var(STORE), env::var_os(JOURNAL)) else { return };
@@ -113,8 +112,7 @@ fn of_two(test: impl Fn(Candidate, Candidate, u64)) {
             thread::sleep(Duration::from_millis(5));
         }
         test(leader, next, term);
-        // Terms follow each other: after a write with a greater fence, there is none with a smaller
-        // one, except the one that may have been in flight when its leader was stopped.
+        // Terms follow each other: no smaller fence after a greater one, but for one write in flight.
         let written = fs::read_to_string(&journal).unwrap();
         let terms: Vec<u64> = written.lines().map(|line| line.parse().unwrap()).collect();
         let late = terms.windows(2).filter(|pair| pair[1] < pair[0]).count();

@@ -26,7 +26,6 @@ fn said(test: &str, store: Option<&str>) -> Vec<String> {
     said.lines().filter(is_said).map(ToString::to_string).collect()
 }
 
-/// Runs an example on each store.
 fn on_every_store(test: &str, check: impl Fn(&[String])) {
     check(&said(test, None));
     let directory = TempDir::with_prefix("leasehold-").unwrap();
@@ -35,7 +34,6 @@ fn on_every_store(test: &str, check: impl Fn(&[String])) {
     check(&said(test, Some(&server.url())));
 }
 
-/// Runs an example once on a server.
 fn on(server: &Server, test: &str) -> Vec<String> {
     said(test, Some(&server.url()))
 }

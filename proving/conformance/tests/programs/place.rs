@@ -64,7 +64,6 @@ pub(crate) fn on_every_store(test: impl Fn(&(dyn Fn() -> blocking::Locks + Sync)
     test(&|| blocking::Locks::connect(&server.url()).unwrap());
 }
 
-/// The URL of a file, and its directory.
 pub(crate) fn new_file() -> (TempDir, String) {
     let directory = TempDir::with_prefix("leasehold-").unwrap();
     let url = format!("file:{}", directory.path().join("leases.db").display());

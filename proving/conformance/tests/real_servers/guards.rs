@@ -204,8 +204,7 @@ async fn a_value_that_is_not_a_lock_is_an_error_and_stays_intact() {
     assert_eq!(server.text(&["PTTL", "k"]), Reply::Integer(-1));
 }
 
-/// node-redlock: EVALSHA, and EVAL if the script is missing. It loses locks to one transient error,
-/// and a missing script is one.
+/// node-redlock: EVALSHA, and EVAL if the script is missing, which cost it its locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_that_the_server_forgot_are_sent_again_unnoticed() {
     let server = Server::start(Flavor::Redis62);

@@ -96,8 +96,7 @@ async fn locks_over_a_pool_follow_it_to_the_new_master() {
     locks.mutex("k").lock().within(LIMIT).await.unwrap().release().await.unwrap();
 }
 
-/// Regression: a connection to a former master went back into its pool, which lent it again and again,
-/// because it still answered.
+/// Regression: a pool lent the connection to a former master again and again, as it still answered.
 #[tokio::test]
 async fn locks_over_a_pool_with_one_address_follow_it_to_the_new_master() {
     let (old, new) = (Server::start(Flavor::Redis82), Server::start(Flavor::Redis82));

@@ -109,8 +109,7 @@ async fn redis_locker_locks_many_keys_by_one_object() {
     here.close(LONG).await.unwrap();
 }
 
-/// exclusive-lock: `inspect()` gives everybody the TTL and `lock_contents`, and null if there is no
-/// lock.
+/// exclusive-lock: `inspect()` gives everybody the TTL and `lock_contents`, or null.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_inspect_and_lock_contents_are_there_for_anybody() {
     let (_server, here, there) = two().await;
@@ -126,9 +125,8 @@ async fn exclusive_lock_inspect_and_lock_contents_are_there_for_anybody() {
     assert_eq!(there.inspect("k").await.unwrap().holders, []);
 }
 
-/// exclusive-lock: the event `error`. When the key was gone, it went on emitting refreshed; when a
-/// thief had the key, it refreshed the thief's lock and deleted it in the end. Without a listener,
-/// the process ended.
+/// exclusive-lock: the event `error`. With the key gone, it kept emitting refreshed; a thief's key it
+/// refreshed, and deleted in the end. Without a listener, the process ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_event_error_comes_when_the_key_is_gone_or_a_thiefs_and_nobody_need_listen() {
     let (server, here, there) = two().await;
@@ -156,9 +154,8 @@ async fn exclusive_lock_event_error_comes_when_the_key_is_gone_or_a_thiefs_and_n
     drop((there_too.next(), unheard));
 }
 
-/// redis-dlm: `duration`, `retryCount`, `retryDelay`, `maxHoldTime`, `driftFactor` and
-/// `driftConstant`, for a manager and for each call. It silently replaced invalid values by its
-/// defaults, and accepted a duration above the maxHoldTime.
+/// redis-dlm: `duration`, `retryCount`, `retryDelay`, `maxHoldTime`, `driftFactor`, `driftConstant`,
+/// for a manager and each call. Invalid ones became defaults; a duration could exceed the maxHoldTime.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_dlm_settings_have_each_its_place_and_none_is_replaced_without_a_word() {
     let drift = Drift::new(10, Duration::from_millis(2)).unwrap();

@@ -44,7 +44,6 @@ impl Postgres {
         self.directory().join("clock")
     }
 
-    /// The command that starts the server.
     pub(super) fn command(&self) -> Command {
         let server = self.programs.join("postgres");
         let Some(library) = Self::fake_clock().filter(|_| self.has_a_clock_to_set) else {

@@ -6,8 +6,7 @@ use std::process::Stdio;
 use super::{Postgres, as_nobody, new_directory};
 
 impl Postgres {
-    /// Copies this server, and starts a standby that streams all later changes from it. A client
-    /// promotes it with `SELECT pg_promote()`.
+    /// Starts a standby that streams all changes from this server; `SELECT pg_promote()` promotes it.
     #[track_caller]
     pub fn standby(&self) -> Self {
         self.try_standby().unwrap_or_else(|why| panic!("PostgreSQL: a standby: {why}"))

@@ -35,7 +35,6 @@ pub(super) fn functions() -> Vec<Part> {
     found
 }
 
-/// A server on which one mutant is tried after the other.
 pub(super) struct FunctionTrial {
     runtime: Runtime,
     tables: Tables,

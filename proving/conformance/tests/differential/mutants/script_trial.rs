@@ -22,7 +22,6 @@ const LIMIT: Duration = Duration::from_secs(3);
 /// How long each try to stop a script waits for the server.
 const STOP_LIMIT: Duration = Duration::from_millis(300);
 
-/// A server on which one mutant is tried after the other.
 pub(super) struct ScriptTrial {
     server: Server,
     subject: Subject,

@@ -26,7 +26,6 @@ const CHANGES: [(&str, &[&str]); 21] = [
     ("DESC", &["ASC"]),
 ];
 
-/// All mutants of the body of a function.
 pub(super) fn mutants(text: &str) -> Vec<Mutant> {
     let mut found: Vec<Change> = Vec::new();
     let mut start = text.find("\nBEGIN").expect("a body");
