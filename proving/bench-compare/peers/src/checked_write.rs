@@ -31,6 +31,7 @@ async fn by_diesel(url: &str, fence: i64) -> Result<(), AnyError> {
     let db = &mut db;
     db.batch_execute("BEGIN").await?;
     diesel::sql_query(WRITE).execute(db).await?;
+    // As in docs/postgres.md.
     let check = "SELECT leasehold.check($1, $2)";
     diesel::sql_query(check).bind::<Text, _>("account:1").bind::<BigInt, _>(fence).execute(db).await?;
     Ok(db.batch_execute("COMMIT").await?)

@@ -1,10 +1,10 @@
 use leasehold::Locks;
 
-use super::{Workload, on_one_thread};
+use super::{Bench, Workload, on_one_thread};
 use crate::AnyError;
 use crate::backend::OpenStore;
 use crate::clock;
-use crate::figure::{Figures, Of};
+use crate::figure::Figures;
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::transactions::Transactions;
@@ -22,20 +22,17 @@ of the same database library, each of which writes one row, with the settings of
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     for backend in settings.backends().filter(|backend| backend.is_file()) {
         figures.announce("file");
-        let store = backend.open();
-        cycles(settings, figures, &store)?;
+        let store = &backend.open();
+        cycles(&mut Bench { workload: WORKLOAD.name, settings, figures, store })?;
     }
     Ok(())
-}
-
-fn of<'a>(store: &OpenStore, case: &'a str) -> Of<'a> {
-    Of { workload: WORKLOAD.name, backend: store.backend, case }
 }
 
 const ALONE: &str = "1 process";
 const FOUR: &str = "4 processes, one key";
 
-fn cycles(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
+fn cycles(bench: &mut Bench<'_>) -> Result<(), AnyError> {
+    let Bench { settings, store, .. } = *bench;
     let [mut one, mut four, mut bare] = [(); 3].map(|()| Sample::default());
     let mut workers = Workers::start(store, 4)?;
     let mut ledger = Transactions::open(store.directory()?)?;
@@ -54,10 +51,10 @@ fn cycles(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Resu
             }
         }
     }
-    figures.add(of(store, ALONE), "through the store", "k/s", one.clone());
-    figures.add(of(store, FOUR), "through the store", "k/s", four);
-    figures.add(of(store, ALONE), "bare transactions", "k/s", bare.clone());
-    figures.add(of(store, ALONE), "through the store ÷ bare transactions", "", one.over(&bare));
+    bench.add(ALONE, "through the store", "k/s", one.clone());
+    bench.add(FOUR, "through the store", "k/s", four);
+    bench.add(ALONE, "bare transactions", "k/s", bare.clone());
+    bench.add(ALONE, "through the store ÷ bare transactions", "", one.over(&bare));
     Ok(())
 }
 

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use super::{Workload, on_one_thread};
+use super::{Bench, Workload, on_one_thread};
 use crate::AnyError;
 use crate::backend::OpenStore;
 use crate::bare::{self, Bare};
-use crate::figure::{Figures, Of};
+use crate::figure::Figures;
 use crate::pictures::QUANTILES;
 use crate::sample::Sample;
 use crate::settings::Settings;
@@ -46,20 +46,16 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
         figures.announce(&format!("hand_off on {backend}"));
         let store = backend.open();
         let mut workers = Workers::start(&store, if backend.is_shared() { PROCESSES } else { 1 })?;
+        let mut bench = Bench { workload: WORKLOAD.name, settings, figures, store: &store };
         for key_use in &USES {
-            one_use(settings, figures, &store, &mut workers, key_use)?;
+            one_use(&mut bench, &mut workers, key_use)?;
         }
     }
     Ok(())
 }
 
-fn one_use(
-    settings: &Settings,
-    figures: &mut Figures,
-    store: &OpenStore,
-    workers: &mut Workers,
-    key_use: &Use,
-) -> Result<(), AnyError> {
+fn one_use(bench: &mut Bench<'_>, workers: &mut Workers, key_use: &Use) -> Result<(), AnyError> {
+    let Bench { settings, store, .. } = *bench;
     let Use { case, hold, think, each: [full, short], cold } = *key_use;
     let mut quantiles = QUANTILES.map(|quantile| (quantile, Sample::default()));
     let mut trips = Sample::default();
@@ -75,15 +71,14 @@ fn one_use(
             }
         }
     }
-    let of = Of { workload: WORKLOAD.name, backend: store.backend, case };
     let trip = if cold { "cold round trip" } else { "hot round trip" };
     for (quantile, sample) in quantiles {
         if quantile == 50 {
-            figures.add(of, &format!("gap p50 ÷ {trip}"), "", sample.over(&trips));
+            bench.add(case, &format!("gap p50 ÷ {trip}"), "", sample.over(&trips));
         }
-        figures.add(of, &format!("gap p{quantile}"), "µs", sample);
+        bench.add(case, &format!("gap p{quantile}"), "µs", sample);
     }
-    figures.add(of, trip, "µs", trips);
+    bench.add(case, trip, "µs", trips);
     Ok(())
 }
 

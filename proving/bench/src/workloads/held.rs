@@ -1,7 +1,6 @@
-use super::Workload;
+use super::{Bench, Workload};
 use crate::AnyError;
-use crate::backend::OpenStore;
-use crate::figure::{Figures, Of};
+use crate::figure::Figures;
 use crate::order::{Order, Report};
 use crate::settings::Settings;
 use crate::vitals::Vitals;
@@ -24,35 +23,31 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     for backend in settings.backends() {
         figures.announce(&format!("held on {backend}"));
         let store = backend.open();
-        let of = Of { workload: WORKLOAD.name, backend, case: &case };
+        let mut bench = Bench { workload: WORKLOAD.name, settings, figures, store: &store };
         let ttl = settings.pick(30_000, 6_000);
         let mut workers = Workers::start_weighed(&store)?;
         let Report::Weight(Some(bytes)) = workers.tell(0, &Order::Keep { guards, ttl })? else {
             return Err("bench-weighed counts nothing".into());
         };
-        figures.add(of, "bytes per guard", "B", bytes);
+        bench.add(&case, "bytes per guard", "B", bytes);
         drop(workers);
         if let Some(server) = store.server() {
             // Removes the guards of the process that has ended.
             server.text(&["FLUSHALL"]);
         } else if backend.is_shared() {
             drop(store);
-            renewals(figures, of, &backend.open(), guards, ttl)?;
+            let store = &backend.open();
+            renewals(&mut Bench { workload: WORKLOAD.name, settings, figures, store }, &case, guards, ttl)?;
             continue;
         }
-        renewals(figures, of, &store, guards, ttl)?;
+        renewals(&mut bench, &case, guards, ttl)?;
     }
     Ok(())
 }
 
 /// Runs for two thirds of the TTL, in which each guard is renewed twice.
-fn renewals(
-    figures: &mut Figures,
-    of: Of<'_>,
-    store: &OpenStore,
-    guards: usize,
-    ttl: u64,
-) -> Result<(), AnyError> {
+fn renewals(bench: &mut Bench<'_>, case: &str, guards: usize, ttl: u64) -> Result<(), AnyError> {
+    let store = bench.store;
     let mut workers = Workers::start(store, 1)?;
     workers.tell(0, &Order::Keep { guards, ttl })?;
     let look = || store.server().map(|server| (Vitals::of(server), server.calls("pexpire")));
@@ -60,11 +55,11 @@ fn renewals(
     let Report::Kept { processor, lost } = workers.tell(0, &Order::Rest { millis: ttl * 2 / 3 })? else {
         return Err("a rest was not reported".into());
     };
-    figures.add(of, "lost", "", lost as f64);
+    bench.add(case, "lost", "", lost as f64);
     if let Some(((after, extended), (before, extended_before))) = look().zip(before) {
         let renewed = (extended - extended_before) as f64;
-        figures.add(of, "server time per renewal", "µs", after.since(&before).script_time / renewed);
-        figures.add(of, "client processor per renewal", "µs", processor as f64 / 1e3 / renewed);
+        bench.add(case, "server time per renewal", "µs", after.since(&before).script_time / renewed);
+        bench.add(case, "client processor per renewal", "µs", processor as f64 / 1e3 / renewed);
     }
     Ok(())
 }

@@ -13,7 +13,9 @@ mod uncontended;
 mod waiters;
 
 use crate::AnyError;
-use crate::figure::Figures;
+use crate::backend::OpenStore;
+use crate::figure::{Figures, Of};
+use crate::sample::Sample;
 use crate::settings::Settings;
 
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +43,21 @@ pub const ALL: [Workload; 10] = [
 
 /// The number of servers in a measured quorum.
 const MEMBERS: usize = 5;
+
+/// A workload at one store.
+struct Bench<'a> {
+    workload: &'static str,
+    settings: &'a Settings,
+    figures: &'a mut Figures,
+    store: &'a OpenStore,
+}
+
+impl Bench<'_> {
+    fn add(&mut self, case: &str, measure: &str, unit: &str, sample: impl Into<Sample>) {
+        let of = Of { workload: self.workload, backend: self.store.backend, case };
+        self.figures.add(of, measure, unit, sample);
+    }
+}
 
 /// Runs a future on one thread: a second one would double a client's processor time.
 fn on_one_thread<T>(future: impl Future<Output = Result<T, AnyError>>) -> Result<T, AnyError> {

@@ -4,11 +4,11 @@ use std::time::Duration;
 use leasehold::Locks;
 
 use super::closed_loop::{Competitor, How, TASKS, laps};
-use super::{Workload, on_one_thread};
+use super::{Bench, Workload, on_one_thread};
 use crate::AnyError;
-use crate::backend::{Backend, OpenStore};
+use crate::backend::Backend;
 use crate::bare_sql::{BareSql, Strategy};
-use crate::figure::{Figures, Of};
+use crate::figure::Figures;
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::workers::{Race, Workers};
@@ -29,8 +29,9 @@ disk, and the figures show the cost of the statements.",
 };
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
-    let store = Backend::Postgres.open();
+    let store = &Backend::Postgres.open();
     figures.announce("postgres");
+    let bench = &mut Bench { workload: WORKLOAD.name, settings, figures, store };
     on_one_thread(async {
         let bare = Arc::new(BareSql::connect(&store.url).await?);
         let field = [
@@ -39,34 +40,35 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
             Competitor { name: "advisory lock", how: How::Sql(bare, Strategy::Advisory) },
         ];
         for (tasks, case) in TASKS.into_iter().filter(|(tasks, _)| *tasks <= 64) {
-            throughput(settings, figures, &field, tasks, case).await?;
+            throughput(bench, &field, tasks, case).await?;
         }
         Ok(())
     })?;
-    hand_over(settings, figures, &store)
+    hand_over(bench)
 }
 
 async fn throughput(
-    settings: &Settings,
-    figures: &mut Figures,
+    bench: &mut Bench<'_>,
     field: &[Competitor],
     tasks: usize,
     case: &str,
 ) -> Result<(), AnyError> {
-    let laps: Vec<_> = laps(settings, tasks, field).await?.into_iter().map(|laps| laps.speed).collect();
-    let of = Of { workload: WORKLOAD.name, backend: Backend::Postgres, case };
+    let laps = laps(bench.settings, tasks, field).await?;
+    let laps: Vec<_> = laps.into_iter().map(|laps| laps.speed).collect();
     for (competitor, speed) in field.iter().zip(&laps) {
-        figures.add(of, competitor.name, "k/s", speed.clone());
+        bench.add(case, competitor.name, "k/s", speed.clone());
     }
     if let [ours, row, advisory] = laps.as_slice() {
-        figures.add(of, "ours ÷ bare row", "", ours.over(row));
-        figures.add(of, "ours ÷ advisory lock", "", ours.over(advisory));
+        bench.add(case, "ours ÷ bare row", "", ours.over(row));
+        bench.add(case, "ours ÷ advisory lock", "", ours.over(advisory));
     }
     Ok(())
 }
 
-fn hand_over(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
+fn hand_over(bench: &mut Bench<'_>) -> Result<(), AnyError> {
     const PROCESSES: usize = 4;
+    const CASE: &str = "1 ms hold, 1 ms think";
+    let Bench { settings, store, .. } = *bench;
     let mut workers = Workers::start(store, PROCESSES)?;
     let each = settings.pick(100, 8);
     let race = Race { key: "wanted", waiters: PROCESSES, each, hold: 1_000, think: 1_000 };
@@ -80,9 +82,8 @@ fn hand_over(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> R
             gaps.push(gap);
         }
     }
-    let of = Of { workload: WORKLOAD.name, backend: Backend::Postgres, case: "1 ms hold, 1 ms think" };
-    figures.add(of, "gap p50 ÷ notification", "", gaps.over(&trips));
-    figures.add(of, "gap p50", "µs", gaps);
-    figures.add(of, "notification", "µs", trips);
+    bench.add(CASE, "gap p50 ÷ notification", "", gaps.over(&trips));
+    bench.add(CASE, "gap p50", "µs", gaps);
+    bench.add(CASE, "notification", "µs", trips);
     Ok(())
 }

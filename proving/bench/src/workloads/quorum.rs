@@ -6,12 +6,12 @@ use leasehold::Locks;
 use servers::Server;
 
 use super::closed_loop::{Competitor, How, TASKS, laps};
-use super::{MEMBERS, Workload, on_one_thread};
+use super::{Bench, MEMBERS, Workload, on_one_thread};
 use crate::AnyError;
-use crate::backend::{Backend, OpenStore, quorum_url};
+use crate::backend::{OpenStore, quorum_url};
 use crate::bare::Bare;
 use crate::clock;
-use crate::figure::{Figures, Of};
+use crate::figure::Figures;
 use crate::sample::Sample;
 use crate::settings::Settings;
 
@@ -34,14 +34,14 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     for backend in settings.backends().filter(|backend| backend.flavor().is_some()) {
         figures.announce(&format!("quorum on {backend}"));
         let sites: Vec<_> = (0..MEMBERS).map(|_| backend.open()).collect();
+        let mut bench = Bench { workload: WORKLOAD.name, settings, figures, store: &sites[0] };
         on_one_thread(async {
             for (tasks, case) in TASKS {
                 if settings.pick(true, [1, 64].contains(&tasks)) {
-                    let of = Of { workload: WORKLOAD.name, backend, case };
-                    beside_raw(settings, figures, &sites, tasks, of).await?;
+                    beside_raw(&mut bench, &sites, tasks, case).await?;
                 }
             }
-            one_stopped(settings, figures, backend, &sites).await
+            one_stopped(&mut bench, &sites).await
         })?;
     }
     Ok(())
@@ -49,11 +49,10 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
 
 /// Leasehold and the raw loop, alternating.
 async fn beside_raw(
-    settings: &Settings,
-    figures: &mut Figures,
+    bench: &mut Bench<'_>,
     sites: &[OpenStore],
     tasks: usize,
-    of: Of<'_>,
+    case: &str,
 ) -> Result<(), AnyError> {
     for server in sites.iter().filter_map(OpenStore::server) {
         // Data of the previous cases would slow this case's servers down.
@@ -68,26 +67,21 @@ async fn beside_raw(
         Competitor { name: "ours", how: How::Ours(locks) },
         Competitor { name: "raw", how: How::PairAtAll(raw.into()) },
     ];
-    let laps = laps(settings, tasks, &field).await?;
+    let laps = laps(bench.settings, tasks, &field).await?;
     if let [ours, raw] = laps.as_slice() {
-        figures.add(of, "ours ÷ raw", "", ours.speed.over(&raw.speed));
-        figures.add(of, "ours", "k/s", ours.speed.clone());
-        figures.add(of, "raw", "k/s", raw.speed.clone());
-        figures.add(of, "client processor", "µs", ours.processor.clone());
-        figures.add(of, "client processor of raw", "µs", raw.processor.clone());
+        bench.add(case, "ours ÷ raw", "", ours.speed.over(&raw.speed));
+        bench.add(case, "ours", "k/s", ours.speed.clone());
+        bench.add(case, "raw", "k/s", raw.speed.clone());
+        bench.add(case, "client processor", "µs", ours.processor.clone());
+        bench.add(case, "client processor of raw", "µs", raw.processor.clone());
     }
     Ok(())
 }
 
 /// The time of an acquisition with one of five members stopped, relative to that with all five.
-async fn one_stopped(
-    settings: &Settings,
-    figures: &mut Figures,
-    backend: Backend,
-    sites: &[OpenStore],
-) -> Result<(), AnyError> {
+async fn one_stopped(bench: &mut Bench<'_>, sites: &[OpenStore]) -> Result<(), AnyError> {
     // A sixth server replaces the stopped one, so that the healthy quorum always has five.
-    let hung = backend.open();
+    let hung = bench.store.backend.open();
     let with_hung = [&hung].into_iter().chain(&sites[1..]);
     let mut each = [Sample::default(), Sample::default()];
     let places = [locks(with_hung).await?, locks(sites.iter()).await?];
@@ -100,7 +94,7 @@ async fn one_stopped(
     for place in &places {
         place.mutex("warm").lock().await?.release().await?;
     }
-    for repetition in 0..settings.pick(2_000, 50) {
+    for repetition in 0..bench.settings.pick(2_000, 50) {
         for n in 0..places.len() {
             let n = (n + repetition) % places.len();
             let begun = clock::now();
@@ -110,11 +104,10 @@ async fn one_stopped(
         }
     }
     hung.server().into_iter().for_each(Server::cont);
-    let of = Of { workload: WORKLOAD.name, backend, case: "" };
     let [with_hung, healthy] = each;
-    figures.add(of, "p50 with one stopped ÷ p50 healthy", "", with_hung.median() / healthy.median());
-    figures.add(of, "acquisition with one stopped", "µs", with_hung);
-    figures.add(of, "acquisition, all healthy", "µs", healthy);
+    bench.add("", "p50 with one stopped ÷ p50 healthy", "", with_hung.median() / healthy.median());
+    bench.add("", "acquisition with one stopped", "µs", with_hung);
+    bench.add("", "acquisition, all healthy", "µs", healthy);
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 use leasehold::Locks;
 
 use super::closed_loop::{Competitor, How, TASKS, laps};
-use super::{Workload, on_one_thread};
+use super::{Bench, Workload, on_one_thread};
 use crate::AnyError;
 use crate::backend::OpenStore;
 use crate::bare::Bare;
-use crate::figure::{Figures, Of};
+use crate::figure::Figures;
 use crate::settings::Settings;
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -23,10 +23,11 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     for backend in settings.backends() {
         let store = backend.open();
         figures.announce(&format!("uncontended on {backend}"));
+        let mut bench = Bench { workload: WORKLOAD.name, settings, figures, store: &store };
         on_one_thread(async {
             for (tasks, case) in TASKS {
                 if settings.pick(true, [1, 64].contains(&tasks)) {
-                    one_case(settings, figures, &store, tasks, case).await?;
+                    one_case(&mut bench, tasks, case).await?;
                 }
             }
             Ok(())
@@ -35,13 +36,8 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     Ok(())
 }
 
-async fn one_case(
-    settings: &Settings,
-    figures: &mut Figures,
-    store: &OpenStore,
-    tasks: usize,
-    case: &str,
-) -> Result<(), AnyError> {
+async fn one_case(bench: &mut Bench<'_>, tasks: usize, case: &str) -> Result<(), AnyError> {
+    let Bench { settings, store, .. } = *bench;
     if let Some(server) = store.server() {
         // Data of the previous cases would slow this case's server down.
         server.text(&["FLUSHALL"]);
@@ -51,16 +47,15 @@ async fn one_case(
     let on_a_file = format!("{case}, on a file");
     let case = if store.backend.is_file() { &on_a_file } else { case };
     let laps = laps(settings, tasks, &field).await?;
-    let of = Of { workload: WORKLOAD.name, backend: store.backend, case };
     for (competitor, laps) in field.iter().zip(&laps) {
-        figures.add(of, competitor.name, "k/s", laps.speed.clone());
+        bench.add(case, competitor.name, "k/s", laps.speed.clone());
     }
     // In the order of `field`.
     if let [again, fresh, pair] = laps.as_slice() {
-        figures.add(of, "again ÷ bare pair", "", again.speed.over(&pair.speed));
-        figures.add(of, "fresh ÷ bare pair", "", fresh.speed.over(&pair.speed));
-        figures.add(of, "client processor", "µs", again.processor.clone());
-        figures.add(of, "client processor of the bare pair", "µs", pair.processor.clone());
+        bench.add(case, "again ÷ bare pair", "", again.speed.over(&pair.speed));
+        bench.add(case, "fresh ÷ bare pair", "", fresh.speed.over(&pair.speed));
+        bench.add(case, "client processor", "µs", again.processor.clone());
+        bench.add(case, "client processor of the bare pair", "µs", pair.processor.clone());
     }
     Ok(())
 }

@@ -1,9 +1,8 @@
 use servers::{Reply, Server};
 
-use super::Workload;
+use super::{Bench, Workload};
 use crate::AnyError;
-use crate::backend::OpenStore;
-use crate::figure::{Figures, Of};
+use crate::figure::Figures;
 use crate::order::{Order, Report};
 use crate::sample::Sample;
 use crate::settings::Settings;
@@ -34,26 +33,19 @@ const COUNTS: [(usize, &str); 5] = [
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), AnyError> {
     for backend in settings.backends() {
         figures.announce(&format!("waiters on {backend}"));
-        let store = backend.open();
-        weights(settings, figures, &store)?;
+        let store = &backend.open();
+        let bench = &mut Bench { workload: WORKLOAD.name, settings, figures, store };
+        weights(bench)?;
         if let Some(server) = store.server() {
-            drains(settings, figures, &store, server)?;
-            the_dead(settings, figures, &store, server)?;
+            drains(bench, server)?;
+            the_dead(bench, server)?;
         }
     }
     Ok(())
 }
 
-fn of<'a>(store: &OpenStore, case: &'a str) -> Of<'a> {
-    Of { workload: WORKLOAD.name, backend: store.backend, case }
-}
-
-fn drains(
-    settings: &Settings,
-    figures: &mut Figures,
-    store: &OpenStore,
-    server: &Server,
-) -> Result<(), AnyError> {
+fn drains(bench: &mut Bench<'_>, server: &Server) -> Result<(), AnyError> {
+    let Bench { settings, store, .. } = *bench;
     let mut workers = Workers::start(store, 1)?;
     let (mut at_ten, mut at_most) = (f64::NAN, f64::NAN);
     for (waiters, case) in COUNTS {
@@ -76,32 +68,28 @@ fn drains(
             at_ten = server_time.median();
         }
         at_most = server_time.median();
-        figures.add(of(store, case), "server time", "µs per script", server_time);
+        bench.add(case, "server time", "µs per script", server_time);
     }
     if settings.pick(true, false) {
-        figures.add(of(store, ""), "growth of server time, 10 to 10,000", "", at_most / at_ten);
+        bench.add("", "growth of server time, 10 to 10,000", "", at_most / at_ten);
     }
     Ok(())
 }
 
-fn weights(settings: &Settings, figures: &mut Figures, store: &OpenStore) -> Result<(), AnyError> {
-    for &(waiters, case) in settings.pick(&COUNTS[3..], &COUNTS[3..4]) {
-        let mut workers = Workers::start_weighed(store)?;
+fn weights(bench: &mut Bench<'_>) -> Result<(), AnyError> {
+    for &(waiters, case) in bench.settings.pick(&COUNTS[3..], &COUNTS[3..4]) {
+        let mut workers = Workers::start_weighed(bench.store)?;
         let key = format!("weighed {waiters}");
         let Report::Weight(Some(bytes)) = workers.tell(0, &Order::WeighWaiters { key, waiters })? else {
             return Err("bench-weighed counts nothing".into());
         };
-        figures.add(of(store, case), "bytes per waiter", "B", bytes);
+        bench.add(case, "bytes per waiter", "B", bytes);
     }
     Ok(())
 }
 
-fn the_dead(
-    settings: &Settings,
-    figures: &mut Figures,
-    store: &OpenStore,
-    server: &Server,
-) -> Result<(), AnyError> {
+fn the_dead(bench: &mut Bench<'_>, server: &Server) -> Result<(), AnyError> {
+    let Bench { settings, store, .. } = *bench;
     let dead = settings.pick(10_000, 1_000);
     let mut longest = Sample::default();
     // The log must contain every script longer than 0.1 ms.
@@ -123,7 +111,7 @@ fn the_dead(
         longest.push(longest_script(&server.text(&["SLOWLOG", "GET", "100000"])));
     }
     let case = format!("{dead} dead");
-    figures.add(of(store, &case), "longest script among the dead", "ms", longest);
+    bench.add(&case, "longest script among the dead", "ms", longest);
     Ok(())
 }
 
