@@ -138,16 +138,13 @@ pub fn told(files: &[PathBuf]) -> Result<Vec<Figure>, AnyError> {
 
 /// A number rounded to three significant digits, or a whole number in full.
 pub fn shown(value: f64) -> String {
-    let size = value.abs();
-    if size >= 100.0 || value.fract() == 0.0 {
-        format!("{value:.0}")
-    } else if size >= 10.0 {
-        format!("{value:.1}")
-    } else if size >= 1.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.3}")
-    }
+    let digits = match value.abs() {
+        size if size >= 100.0 || value.fract() == 0.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
 }
 
 #[cfg(test)]

@@ -18,12 +18,8 @@ pub fn table(figures: &[Figure]) -> String {
         [figure.name.clone(), value, spread, target, met]
     };
     let rows: Vec<_> = figures.iter().map(row).collect();
-    let mut widths = [0; 5];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
+    let width = |nth: usize| rows.iter().map(|row| row[nth].chars().count()).max().unwrap_or_default();
+    let widths = [0, 1, 2, 3, 4].map(width);
     let mut text = String::new();
     for row in &rows {
         let line: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();

@@ -1,10 +1,8 @@
-//! The soak test: random faults of processes, networks and servers, on all kinds of locks and every
-//! store.
+//! The soak test: random faults on all kinds of locks and every store.
 //!
-//! In each topology in turn, several processes of several tasks request locks in every way. Two
-//! injectors cause faults that a seed chooses: of the processes, and of the store and its
-//! connections. When the time is over, all is repaired, every process must be served once more, and
-//! the history is checked.
+//! In each topology in turn, several processes of several tasks request locks in every way. A seed
+//! chooses faults of the processes, and of the store and its connections. When the time is over,
+//! all is repaired, every process must be served once more, and the history is checked.
 
 mod broken;
 mod calls;

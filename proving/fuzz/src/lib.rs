@@ -37,15 +37,13 @@ pub type Verdict = Result<(), String>;
 /// Searches so many inputs for one that breaks something; panics with the smallest and its seed.
 pub fn hunt<S: Strategy<Value: Debug>>(inputs: u32, near: S, verdict: impl Fn(S::Value) -> Verdict) {
     let begun = Instant::now();
-    let of_all = u64::from(inputs.div_ceil(ROUND));
-    let (first, limit) = match (setting(SEED), setting(SECONDS).map(Duration::from_secs)) {
-        (Some(seed), _) => (seed, None),
-        (None, Some(limit)) => (UNIX_EPOCH.elapsed().map_or(0, |it| it.as_secs() << 16), Some(limit)),
-        (None, None) => (0, None),
+    let (first, rounds, limit) = match (setting(SEED), setting(SECONDS).map(Duration::from_secs)) {
+        (Some(seed), _) => (seed, 1, Duration::MAX),
+        (None, Some(limit)) => (UNIX_EPOCH.elapsed().map_or(0, |it| it.as_secs() << 16), u64::MAX, limit),
+        (None, None) => (0, inputs.div_ceil(ROUND).into(), Duration::MAX),
     };
-    let rounds = if setting(SEED).is_some() { 1 } else { of_all };
     let mut seed = first;
-    while limit.map_or(seed - first < rounds, |limit| begun.elapsed() < limit) {
+    while seed - first < rounds && begun.elapsed() < limit {
         if let Some(found) = round(seed, &near, &verdict) {
             panic!("{found}");
         }

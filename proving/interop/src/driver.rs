@@ -30,24 +30,23 @@ impl Driver {
     /// Starts a peer's driver on these servers. Panics with the remedy if its library is not installed.
     #[track_caller]
     pub fn start(peer: Peer, urls: &[&str]) -> Self {
-        Self::run(peer.language(), peer.name(), &peer.program(), urls)
+        Self::run(peer.language(), peer.name(), urls)
     }
 
     /// Starts redis-semaphore's `Semaphore` with one permit and the key `semaphore:NAME`.
     #[track_caller]
     pub fn start_permits(url: &str) -> Self {
-        let name = "redis-semaphore-permits";
-        Self::run(Language::Node, name, &program(Language::Node, name), &[url])
+        Self::run(Language::Node, "redis-semaphore-permits", &[url])
     }
 
     #[track_caller]
-    fn run(language: Language, name: &str, program: &Path, urls: &[&str]) -> Self {
+    fn run(language: Language, name: &str, urls: &[&str]) -> Self {
         assert!(
             language.has_libraries(),
             "{name}: its library is not in {} in the version that is wanted; run `cargo xtask peers`",
             language.home().display()
         );
-        let mut command: Command = language.command(program);
+        let mut command: Command = language.command(&program(language, name));
         let spawned = command.args(urls).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = match spawned {
             Ok(child) => child,

@@ -100,10 +100,6 @@ impl Peer {
     pub fn extends(self) -> bool {
         self != Self::RedisSemaphore
     }
-
-    pub(crate) fn program(self) -> PathBuf {
-        program(self.language(), self.name())
-    }
 }
 
 impl fmt::Display for Peer {

@@ -1,12 +1,11 @@
 //! Identifies states, with times relative to now, by names of 128 bits; only those are kept.
 //!
 //! The `Hash` of core's types covers all that matters. Their clocks begin far apart and far above
-//! every other number, so a time is recognised by its size, and the name has how far it is from
-//! now. Hence a history may last for ever and still return to a state.
+//! every other number, so a time is recognised by its size, and the name has its distance from now.
 //!
 //! Of tickets and fences, which are counted up, only the order and small distances count. Long past
-//! moments of a process are alike, because no valid lease and no call is from then; and so are
-//! times far ahead, which no history reaches unless a world has a step for it.
+//! moments of a process are alike, because no valid lease and no call is from then; so are times
+//! far ahead, which no history reaches unless a world has a step for it.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash, Hasher};

@@ -1,18 +1,15 @@
 //! The members of a quorum, its clients, and the network between them.
 //!
 //! A client is core's `QuorumAttempt`, whose renewals a `Ballot` counts, and a member is `apply`
-//! over its records. The code around them makes the calls that a machine requests, and passes in
-//! how each ends.
+//! over its records. The code around them makes the calls that a machine requests.
 //!
 //! A call may be served at any moment within a tick, in any order, twice or never; its answer may
 //! be late or lost. A client may stall or die, a member restart without its state, another program
-//! take the key there. After `Store::give_up`, nothing of the id is left and nothing can come any
-//! more.
+//! take the key there. After `Store::give_up`, nothing is left of the id, and nothing can come.
 //!
-//! An operator may break a lease, through the quorum as the library does: if a majority shows the
-//! lease, it is broken at each member with the fence that this one shows. A member's message to the
-//! holder comes within a tick, or is lost; other messages are forged. A member's record of breaks
-//! is read at once.
+//! An operator may break a lease through the quorum: if a majority shows it, at each member with
+//! the fence that this one shows. A member's message to the holder comes within a tick, or is lost;
+//! other messages are forged. A member's record of breaks is read at once.
 
 mod client;
 mod flaw;

@@ -1,5 +1,4 @@
-//! Real servers for the tests: each on a free port of 127.0.0.1, with its own directory, removed
-//! when it is dropped.
+//! Real servers for tests, each on a free port of 127.0.0.1; its directory is removed with it.
 //!
 //! ```no_run
 //! use servers::{Flavor, Server};
@@ -10,9 +9,7 @@
 //! server.restart();
 //! ```
 //!
-//! `cargo xtask servers` downloads the programs. A missing one causes a panic that says so, never a
-//! skipped test.
-//!
+//! `cargo xtask servers` downloads the programs; a missing one causes a panic, never a skipped test.
 //! Everything here blocks the calling thread, and panics where a test could only unwrap.
 
 #![expect(clippy::missing_errors_doc, reason = "each error is for a person, and says what failed")]

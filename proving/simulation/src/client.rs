@@ -125,12 +125,11 @@ impl Worker {
                     self.say(job, || error.to_string());
                     match error {
                         LockError::TimedOut { .. } => return,
-                        LockError::Unreachable { .. } | LockError::NoQuorum { .. }
-                            if job.within.is_some() =>
-                        {
-                            return;
+                        LockError::Unreachable { .. } | LockError::NoQuorum { .. } => {
+                            if job.within.is_some() {
+                                return;
+                            }
                         }
-                        LockError::Unreachable { .. } | LockError::NoQuorum { .. } => {}
                         other => return self.world.watch().fail(format!("{}: {other}", job.label)),
                     }
                 }

@@ -1,10 +1,9 @@
-//! The real core and the real driver in a simulated world: clients, stores that misbehave, and
-//! time, all decided by a seed.
+//! The real core and driver in a simulated world: clients, stores that misbehave, and time.
 //!
-//! The real code is [`leasehold::Locks`] over a single store or a quorum, with everything but the
-//! network. Time is virtual and every process has its own clocks; randomness comes only from the
-//! seed; one task runs at a time, and the seed decides which. Nodes are `core::apply` over records,
-//! behind connections that delay, lose, repeat, break and become half-open.
+//! The real code is [`leasehold::Locks`] over a store or a quorum, with everything but the network.
+//! Time is virtual and every process has its own clocks; randomness comes only from the seed, which
+//! also decides which one task runs. Nodes are `core::apply` over records, behind connections that
+//! delay, lose, repeat, break and become half-open.
 //!
 //! A seed decides the processes, their actions and the faults. After every step the promises are
 //! checked (see `watch`); `cargo xtask simulate --seed N` replays a seed with its trace. [`Flaw`]
