@@ -35,7 +35,7 @@ use crate::server::known;
 use client::{Client, Does, Phase, Shared};
 pub use flaw::Flaw;
 use member::Member;
-use operator::Operator;
+use operator::{Operator, lost};
 use scope::Left;
 pub use scope::Scope;
 
@@ -286,15 +286,11 @@ impl Quorum {
     fn end(&mut self, client: usize, number: usize) {
         let (fixed, now) = (Rc::clone(&self.fixed), self.now);
         let call = self.client(client).calls.remove(number);
-        let is_again = call.again;
         if matches!(self.clients[client].phase, Phase::Dead) {
             return;
         }
-        let answer = match call.answer.clone() {
-            // A repeated message is answered on a connection that is gone.
-            Some(_) if is_again => Err(Fault::passing("member", "connection reset")),
-            answer => answer.unwrap_or_else(|| Err(Fault::passing("member", "connection reset"))),
-        };
+        // A repeated message is answered on a connection that is gone.
+        let answer = call.answer.clone().filter(|_| !call.again).unwrap_or_else(|| Err(lost()));
         let was_granted = matches!(self.clients[client].phase, Phase::Holding { .. });
         self.client(client).hears(&fixed, now, &call, answer);
         self.notices_a_grant(client, was_granted);

@@ -15,10 +15,3 @@ pub(super) struct Ghost {
     pub(super) broken: Option<Fence>,
     pub(super) fault: Option<&'static str>,
 }
-
-impl Ghost {
-    /// Its lease was broken at a majority of the members.
-    pub(super) fn is_broken(&mut self, fence: Fence) {
-        (self.broken, self.granted) = (Some(fence), self.granted.max(Some(fence)));
-    }
-}

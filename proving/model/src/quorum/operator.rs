@@ -136,7 +136,8 @@ impl Quorum {
         shown.sort_unstable();
         let majority = self.fixed.settings.majority();
         let Some(fence) = shown[shown.len() - majority] else { return };
-        self.client(of).ghost.is_broken(fence);
+        let ghost = &mut self.client(of).ghost;
+        (ghost.broken, ghost.granted) = (Some(fence), ghost.granted.max(Some(fence)));
         let broken = self.clients[of].attempt.holder;
         let count = |is: &dyn Fn(&Member) -> bool| self.members.iter().filter(|it| is(it)).count();
         let knows = |member: &Member, its: bool| {
@@ -170,6 +171,6 @@ impl Quorum {
     }
 }
 
-fn lost() -> Fault {
+pub(super) fn lost() -> Fault {
     Fault::passing("member", "connection reset")
 }
