@@ -249,6 +249,15 @@ impl Client {
         Ok(reading)
     }
 
+    /// Drops the open connection if a request of this instant had no answer and nothing has come since.
+    pub(crate) fn drop_if_silent_since(&self, sent: Instant) {
+        if let Source::Ours(link) = &self.source
+            && let Some(live) = link.up()
+        {
+            link.drop_if_silent_since(sent, &live);
+        }
+    }
+
     pub(crate) fn drop_connection(&self, live: Option<&Arc<Live>>) {
         if let (Source::Ours(link), Some(live)) = (&self.source, live) {
             link.drop_connection(live);

@@ -103,7 +103,12 @@ impl Cluster {
             let kept = client.keep_on(&attempts, verb, &mut route).await;
             Ok((kept, route.redirects))
         };
-        let silent = || Err(self.faults.timed_out(format_args!("{asked}: no answer within {left:?}")));
+        let began = self.runtime.now();
+        let silent = || {
+            // The limit of the call itself began later, and so has not passed yet.
+            client.drop_if_silent_since(began);
+            Err(self.faults.timed_out(format_args!("{asked}: no answer within {left:?}")))
+        };
         let (renewed, redirects) = self
             .runtime
             .within(left, asking)

@@ -88,6 +88,37 @@ async fn renewals_that_find_no_owner_fail_within_one_call() {
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
+/// Regression: the limit for all nodes ended before that of the call to one node, which begins after
+/// the request has been made, and then a connection without answers was not dropped. With many leases
+/// this was so at each renewal: behind a connection that had broken unnoticed, leases were lost
+/// although their node could be reached.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_on_which_renewals_have_no_answer_is_dropped() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
+    let store = cluster_store(&cluster.url());
+    let leases: Vec<_> = (0..3_000).map(|n| attempt(&[&format!("{{k}}{n}")])).collect();
+    granted(store.grant(&leases[0], WaitMode::Try).await);
+    let owner = cluster.owner(slot_of(b"k"));
+    let ours = || {
+        let clients = owner.text(&["CLIENT", "LIST"]);
+        // The nodes' own connections use RESP2.
+        let ours = |line: &&str| line.contains(" resp=3 ");
+        clients
+            .as_text()
+            .expect("a list of clients")
+            .lines()
+            .find(ours)
+            .map(|line| line.split(' ').next().map(str::to_owned))
+    };
+    let before = ours();
+    owner.stop();
+    let unanswered = store.renew(&leases).await;
+    owner.cont();
+    assert!(unanswered.iter().all(Result::is_err));
+    assert_eq!(store.renew(&leases[..1]).await, [Ok(HoldAnswer::Done)]);
+    until("it uses another one", Duration::from_secs(5), || ours() != before).await;
+}
+
 /// Regression: a node that had left the cluster, and is still in the URL, said that no slot has an
 /// owner.
 #[tokio::test]
