@@ -4,10 +4,10 @@
 //! A server checks the permission for a command before it checks the keys, the cluster's slots and
 //! the arguments. So any answer except "may not run" shows that the user may run it.
 
-use leasehold_core::{Fault, Severity, StoreRole};
+use leasehold_core::{Fault, Finding, Severity, StoreRole};
 use redis::{Cmd, ServerError, cmd};
 
-use super::diagnosis_run::{DiagnosisRun, is_denied, is_unknown};
+use super::diagnosis_run::{DiagnosisRun, Setting, is_denied, is_unknown};
 use crate::script::opening_call;
 use crate::slot::{MEMBER_KEY, member_key_in};
 
@@ -56,21 +56,15 @@ impl DiagnosisRun<'_> {
         let heard = self.ask(commands).await?;
         let user = self.setting.user.clone();
         let (mut denied, mut unknown) = (Vec::new(), Vec::new());
-        let (mut unlisted, mut elsewhere, mut refused) = (false, false, None);
+        let (mut elsewhere, mut refused) = (false, None);
         for (name, heard) in names.into_iter().zip(heard) {
             let Err(error) = heard else { continue };
-            if is_denied(&error) {
-                if name == TO_BATCH {
-                    let note = format!(
-                        "user {user} may not run {name}: locks are requested one by one, which takes longer"
-                    );
-                    self.found(self.setting.note("batches", note));
-                } else if name == TO_LIST {
-                    unlisted = true;
-                } else {
-                    denied.push(format!("+{name}"));
-                }
-            } else if is_unknown(&error) {
+            let (is_denied, is_unknown) = (is_denied(&error), is_unknown(&error));
+            if (is_denied || is_unknown) && [TO_BATCH, TO_LIST].contains(&&*name) {
+                self.found(self.setting.dispensable(&name, is_denied));
+            } else if is_denied {
+                denied.push(format!("+{name}"));
+            } else if is_unknown {
                 unknown.push(name.to_ascii_uppercase());
             } else if error.code() == "NOPERM" && self.setting.role != StoreRole::Alone {
                 elsewhere = true;
@@ -88,14 +82,6 @@ impl DiagnosisRun<'_> {
             let why = "locks cannot be acquired, renewed or released, or no waiter is notified of its turn";
             let finding = self.setting.finding(Severity::Unsafe, "permissions", what, why);
             let mend = self.setting.allow(&rules);
-            self.found(finding.at_server(mend));
-        }
-        if unlisted {
-            let what = format!(
-                "user {user} may not list or watch locks, and leftovers were not checked: it lacks +{TO_LIST}"
-            );
-            let finding = self.setting.finding(Severity::Unknown, "listing", what, "locks work all the same");
-            let mend = self.setting.allow(&format!("+{TO_LIST}"));
             self.found(finding.at_server(mend));
         }
         if elsewhere {
@@ -161,7 +147,29 @@ impl DiagnosisRun<'_> {
     }
 }
 
-/// True if a cluster refuses requests for any keys: it is down, or was named like a single server.
+impl Setting {
+    /// The finding about a command without which locks work all the same: the user may not run it, or
+    /// the server does not know it.
+    fn dispensable(&self, name: &str, is_denied: bool) -> Finding {
+        let lacks = match is_denied {
+            true => format!("user {} may not run {name}", self.user),
+            false => format!("the server does not know {}", name.to_ascii_uppercase()),
+        };
+        if name == TO_BATCH {
+            let what = format_args!("{lacks}: locks are requested one by one, which takes longer");
+            return self.note("batches", what);
+        }
+        let what = format!("{lacks}: locks cannot be listed or watched, and leftovers were not checked");
+        let finding = self.finding(Severity::Unknown, "listing", what, "locks work all the same");
+        match is_denied {
+            true => finding.at_server(self.allow(&format!("+{name}"))),
+            false => finding.advice("undo what renames it there, or name the server itself and no proxy"),
+        }
+    }
+}
+
+/// Returns true if a cluster refuses requests for any keys: it is down, or was named like a single
+/// server.
 fn refuses_all_keys(error: &ServerError, is_node: bool) -> bool {
     match error.code() {
         "CLUSTERDOWN" => !is_node || error.details().is_some_and(|details| details.contains("is down")),

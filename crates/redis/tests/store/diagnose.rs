@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Diagnosis, Finding, InspectStore as _, MemberStore as _, Remedy, Severity, Store,
-    StoreRole, Ttl,
+    AdminStore as _, Diagnosis, Finding, HoldAnswer, InspectStore as _, MemberStore as _, Remedy, Severity,
+    Store, StoreRole, Ttl,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::slot::{Side, side_key};
@@ -144,6 +144,25 @@ async fn a_user_without_the_commands_of_batches_gets_a_note_and_may_list_locks()
         assert_eq!((is_told, about(&findings, "listing")), (told, None), "{findings:#?}");
         assert!(findings.iter().all(|finding| finding.severity <= Severity::Unknown), "{findings:#?}");
         assert_eq!(store.list(b"app:").await, Ok(Vec::new()));
+    }
+}
+
+/// Regression: such a server was unsafe, although locks work there as for a user that may not run these
+/// commands.
+#[tokio::test]
+async fn a_server_that_does_not_know_what_locks_can_do_without_is_not_unsafe() {
+    for flavor in [Flavor::Redis50, Flavor::Valkey91] {
+        let setup = Server::setup(flavor).arg("rename-command", "SCAN OTHER");
+        let server = setup.arg("rename-command", "MGET ANOTHER").start();
+        let store = store(&server.url());
+        let ours = attempt(&["k"]);
+        granted(grant(&store, &ours).await);
+        assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+        let findings = diagnosed(&store).await;
+        found(&findings, "listing", Severity::Unknown, &["does not know SCAN", "listed"]);
+        let is_told = |finding: &Finding| finding.what.contains("MGET: locks are requested one by one");
+        assert!(findings.iter().any(is_told), "{findings:#?}");
+        assert_eq!(about(&findings, "commands"), None, "{findings:#?}");
     }
 }
 
