@@ -39,8 +39,19 @@ const PASSING: [(&str, &str); 9] = [
 ];
 
 /// Codes of errors that need a repair.
-const LASTING: [&str; 10] =
-    ["NOAUTH", "WRONGPASS", "NOPERM", "OOM", "MISCONF", "MOVED", "ASK", "CROSSSLOT", "WRONGTYPE", DAMAGED];
+const LASTING: [&str; 11] = [
+    "DENIED",
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+    "OOM",
+    "MISCONF",
+    "MOVED",
+    "ASK",
+    "CROSSSLOT",
+    "WRONGTYPE",
+    DAMAGED,
+];
 
 /// Our own code for a script that failed on the data that it found; servers have none.
 const DAMAGED: &str = "DAMAGED";
@@ -171,6 +182,9 @@ impl Faults {
         let user =
             user.map_or_else(|| "the user of the connection".to_owned(), |user| format!("user {user}"));
         match said.code {
+            "DENIED" => self.lasting(
+                "the server is in protected mode, in which it serves only its own machine: set a password there, or protected-mode no",
+            ),
             "NOAUTH" => self.lasting("the server asks for a password: write one into the URL, before the host"),
             "WRONGPASS" => {
                 self.lasting(format_args!("the server refuses {user} or its password: check the URL against its ACL"))
@@ -226,6 +240,15 @@ impl Faults {
             _ => self.passing(format_args!("the server refused: {said}")),
         }
     }
+}
+
+/// A fault before the server has answered anything. One that expects TLS closes a connection without it.
+pub(crate) fn of_login(mut fault: Fault, is_plain: bool) -> Fault {
+    if is_plain && fault.cause == FaultCause::Connection {
+        let hint = "if it expects TLS, write rediss in place of redis in the URL";
+        fault.reason = format!("{}; {hint}", fault.reason).into();
+    }
+    fault
 }
 
 /// Returns true if a connection with this answer leads to the wrong server.
@@ -410,6 +433,13 @@ mod tests {
             ),
             Lasting,
             &["before Redis 5.0", "lua-replicate-commands yes"],
+        );
+        // Regression: the remedy was to leave the password out of the URL.
+        is(
+            "DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default \
+             user. In this mode connections are only accepted from the loopback interface.",
+            Lasting,
+            &["protected-mode no"],
         );
         is("NOAUTH Authentication required.", Lasting, &["password", "URL"]);
         is("WRONGPASS invalid username-password pair or user is disabled.", Lasting, &["user app"]);

@@ -62,6 +62,10 @@ impl ServerAddr {
         Ok(addrs)
     }
 
+    pub(crate) const fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp { .. })
+    }
+
     /// The form in a URL: a default port is left out.
     pub(crate) fn written(&self, default_port: u16) -> String {
         match self {

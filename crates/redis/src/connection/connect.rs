@@ -17,10 +17,11 @@ use redis::{
 use crate::address::access::{Access, Protocol};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
+use crate::connection::answering::Answering;
 use crate::connection::dial::{ANSWERS_WITHIN, BoxStream, CONNECT_LIMIT, Latest, Watched, complaint, dial};
-use crate::connection::route::unanswered;
+use crate::connection::route::{driven, unanswered};
 use crate::connection::subscription::{OnPush, Subscription, reader};
-use crate::fault::{Faults, refusal};
+use crate::fault::{Faults, of_login, refusal};
 use crate::reply::{is_master, time_of};
 
 /// The number of requests that may be on their way to the socket before a caller waits for room.
@@ -81,7 +82,7 @@ impl Connector {
     /// Returns true if RESP2 is worth trying after this answer to `HELLO`. A wrong password stays
     /// wrong, and a server that is full says nothing about RESP3.
     fn may_lack_resp3(&self, error: &ServerError) -> bool {
-        let other = ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING", "MASTERDOWN", "BUSY"];
+        let other = ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING", "MASTERDOWN", "BUSY", "DENIED"];
         let is_full = error.details().is_some_and(|details| details.contains("max number of clients"));
         self.access.protocol == Protocol::Either && !other.contains(&error.code()) && !is_full
     }
@@ -104,7 +105,8 @@ impl Connector {
             Failed::Broken(error) => {
                 let tls = self.access.tls.as_ref();
                 let complaint = complaint(addr, tls, &self.faults, &*self.runtime).await;
-                complaint.unwrap_or_else(|| self.faults.of_connection(&error))
+                let is_plain = tls.is_none() && addr.is_tcp();
+                complaint.unwrap_or_else(|| of_login(self.faults.of_connection(&error), is_plain))
             }
             Failed::Refused(error) => self.faults.of_refusal(&error),
         }
@@ -153,7 +155,7 @@ impl Connector {
         }
         let last_read = Arc::new(Latest::default());
         let stream = Watched {
-            stream: self.dial(addr).await?,
+            stream: Box::pin(Answering::on(self.dial(addr).await?)),
             last_read: Arc::clone(&last_read),
             runtime: Arc::clone(&self.runtime),
         };
@@ -163,11 +165,8 @@ impl Connector {
 
         let sent = self.runtime.now();
         let count = greeting.len();
-        let answers = tokio::select! {
-            biased;
-            answers = connection.req_packed_commands(&greeting, 0, count) => answers.map_err(Failed::of)?,
-            () = &mut driver => return Err(Failed::Broken(unanswered())),
-        };
+        let greeted = driven(connection.req_packed_commands(&greeting, 0, count), &mut driver).await;
+        let answers = greeted.unwrap_or_else(|| Err(unanswered())).map_err(Failed::of)?;
         let heard = self.runtime.now();
         for answer in &answers {
             if let Value::ServerError(error) = answer {

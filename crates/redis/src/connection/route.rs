@@ -1,9 +1,11 @@
 //! The connection of one request, and commands on it. A refusal by the server is an answer, and not a
 //! failure of the connection.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use leasehold_core::ConnectionId;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisError, ServerError, Value, cmd};
@@ -128,6 +130,20 @@ pub(crate) async fn say_all(
         answers.push(asking.and(answer));
     }
     Ok(answers)
+}
+
+/// The result of an exchange on a connection that this driver serves; `None` if the connection ended
+/// before. What a server says before it closes a connection counts.
+pub(crate) async fn driven<T>(
+    exchange: impl Future<Output = T>,
+    driver: impl Future<Output = ()>,
+) -> Option<T> {
+    let mut exchange = pin!(exchange);
+    tokio::select! {
+        biased;
+        done = &mut exchange => Some(done),
+        () = driver => exchange.now_or_never(),
+    }
 }
 
 /// The connection ended before the answer.

@@ -141,3 +141,24 @@ async fn a_proxy_without_hello_is_spoken_to_in_resp2_and_that_is_remembered() {
         assert_eq!(hellos.load(Ordering::Relaxed), if speaks_resp2 { 1 } else { 3 }, "{refusal}");
     }
 }
+
+/// Regression: in RESP2 and from a sentinel, the reason was lost if the server closed the connection right
+/// after it, as one that is full does. The error only said that the connection broke.
+#[tokio::test]
+async fn what_a_server_says_before_it_closes_the_connection_is_reported() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let server = Server::start(flavor);
+        let others = server.connect().unwrap();
+        server.text(&["CONFIG", "SET", "maxclients", "1"]);
+        for url in [
+            server.url(),
+            format!("{}?protocol=resp2", server.url()),
+            server.url().replace("redis:", "redis+sentinel:") + "/locks",
+        ] {
+            for _ in 0..5 {
+                passing(store(&url).open().await, &["max number of clients reached"]);
+            }
+        }
+        drop(others);
+    }
+}

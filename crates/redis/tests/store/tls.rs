@@ -37,8 +37,14 @@ async fn the_right_authority_is_trusted_and_another_is_not() {
     let empty = authority.pem.with_file_name("empty.pem");
     fs::write(&empty, "").unwrap();
     lasting(store(&format!("{}?ca={}", server.url(), empty.display())).open().await, &["no certificate"]);
-    // Without TLS the server only closes the connection, which may have any cause.
-    passing(store(&server.url().replace("rediss", "redis")).open().await, &[]);
+    // Regression: without TLS the server only closes the connection, which may have any cause, and the
+    // error did not say that this may be it.
+    let plain = server.url().replace("rediss", "redis");
+    for query in ["", "?protocol=resp2"] {
+        passing(store(&format!("{plain}{query}")).open().await, &["broke", "if it expects TLS", "rediss"]);
+    }
+    let sentinel = plain.replace("redis:", "redis+sentinel:") + "/locks";
+    passing(store(&sentinel).open().await, &["connection", "if it expects TLS", "rediss"]);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use leasehold_core::Fault;
+use leasehold_core::{Fault, FaultCause};
 use leasehold_credentials::Password;
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::{
@@ -13,7 +13,10 @@ use redis::{
 
 use super::{ASKED_FOR, SentinelReply, Sentinels};
 use crate::address::server::ServerAddr;
+use crate::connection::answering::Answering;
 use crate::connection::dial::{ANSWERS_WITHIN, complaint, dial};
+use crate::connection::send::driven;
+use crate::fault::of_login;
 
 /// The permissions that a user of a sentinel needs. `docs/wire.md` has the complete line.
 pub(crate) const ALLOWED: &str =
@@ -44,17 +47,16 @@ impl Sentinels {
             let stream = dial(addr, self.access.tls.as_ref(), &self.faults, &*self.runtime, limit).await?;
             let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
             let login = RedisConnectionInfo::default().set_skip_set_lib_name();
+            let stream = Answering::on(stream);
             let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
             let (connection, driver) = made.map_err(|error| self.broken(error))?;
-            let word = tokio::select! {
-                biased;
-                word = converse(connection) => word,
-                () = driver => Err(self.faults.passing("it closed the connection")),
-            };
-            match word {
+            let word = driven(converse(connection), driver).await;
+            let closed = || self.faults.passing("it closed the connection").caused_by(FaultCause::Connection);
+            match word.unwrap_or_else(|| Err(closed())) {
                 Err(fault) if !fault.is_lasting() => {
                     let tls = self.access.tls.as_ref();
-                    Err(complaint(addr, tls, &self.faults, &*self.runtime).await.unwrap_or(fault))
+                    let complaint = complaint(addr, tls, &self.faults, &*self.runtime).await;
+                    Err(complaint.unwrap_or_else(|| of_login(fault, tls.is_none())))
                 }
                 word => word,
             }
