@@ -118,11 +118,14 @@ impl Parameters {
     }
 }
 
-/// Some tools still make certificates of the first version by default.
+/// Some tools still make certificates of the first version by default, or of an authority.
 fn in_words(cause: &CertificateError) -> String {
     let cause = cause.to_string();
     if cause.contains("UnsupportedCertVersion") {
         "it is of X.509 version 1: make one of version 3, with openssl by -extfile".into()
+    } else if cause.contains("CaUsedAsEndEntity") {
+        "it is that of an authority: make one that is not, with openssl req -x509 by -addext basicConstraints=CA:FALSE"
+            .into()
     } else {
         cause
     }

@@ -49,6 +49,13 @@ impl Authority {
         self.sign(name, params)
     }
 
+    /// The same with a certificate that is an authority's, as `openssl req -x509` makes it.
+    pub fn certify_as_authority(&self, name: &str) -> TlsFiles {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        self.sign(name, params)
+    }
+
     fn sign(&self, name: &str, mut params: CertificateParams) -> TlsFiles {
         let key = KeyPair::generate().unwrap();
         params.distinguished_name.push(DnType::CommonName, name);

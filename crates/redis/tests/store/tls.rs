@@ -55,6 +55,16 @@ async fn an_expired_certificate_is_refused_by_name() {
     lasting(store(&url(&server, "127.0.0.1", &authority)).open().await, &["certificate", "expired"]);
 }
 
+/// Regression: the reason was `Other(OtherError(CaUsedAsEndEntity))`, and there was no remedy.
+#[tokio::test]
+async fn a_certificate_that_is_an_authoritys_is_refused_with_the_remedy() {
+    let authority = Authority::new("right");
+    let files = authority.certify_as_authority("127.0.0.1");
+    let server = Server::setup(Flavor::Redis70).tls(files).start();
+    let refused = store(&url(&server, "127.0.0.1", &authority)).open().await;
+    lasting(refused, &["certificate is refused", "of an authority", "CA:FALSE"]);
+}
+
 #[tokio::test]
 async fn a_server_without_tls_is_not_spoken_to_plainly() {
     let authority = Authority::new("right");
