@@ -35,18 +35,20 @@ impl Cluster {
     }
 
     /// The nodes to ask for the owners of slots: those with a connection first, because a node that
-    /// cannot be reached has none, and last those that may be cut off from the others.
+    /// cannot be reached has none; then the known owners, because a node of the URL may have joined
+    /// another cluster; and last those that may be cut off from the others.
     pub(super) fn to_ask(&self) -> Vec<Node> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let now = self.runtime.now();
         let mut known = self.known();
         known.doubted.retain(|_, since| now < *since + DOUBTED_FOR);
-        let mut nodes = self.seeds.and(known.map.masters());
+        let masters = known.map.masters();
+        let mut nodes = self.seeds.and(masters.clone());
         let begin = turn % nodes.len().max(1);
         nodes.rotate_left(begin);
         nodes.sort_by_key(|node| {
             let is_up = known.clients.get(node).is_some_and(|client| client.is_up());
-            (known.doubted.contains_key(node), !is_up)
+            (known.doubted.contains_key(node), !is_up, !masters.contains(node))
         });
         nodes
     }

@@ -136,6 +136,32 @@ async fn a_node_that_has_left_the_cluster_is_passed_over() {
     }
 }
 
+/// Regression: when the node died to which a process was connected, the next one of the cluster and those
+/// of the URL were asked in turn. One that had joined another cluster named its own nodes, and a lock
+/// that was held here was granted there, too.
+#[tokio::test]
+async fn a_node_that_has_joined_another_cluster_is_not_asked_before_those_of_this_one() {
+    let (cluster, other) = (Cluster::start(Flavor::Valkey91, 3, 0), Cluster::start(Flavor::Valkey91, 1, 0));
+    // Opening a store connects to the first node, by its address.
+    let first = cluster.nodes().iter().min_by_key(|node| node.port().to_string()).unwrap();
+    let is_there = |name: &String| cluster.owner(slot_of(name.as_bytes())).port() == first.port();
+    let name = (0..).map(|n| format!("k{n}")).find(is_there).unwrap();
+    let ports = [first.port(), other.nodes()[0].port()];
+    let url = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
+    let store = cluster_store(&format!("redis+cluster://{url}"));
+    let ours = attempt(&[&name]);
+    granted(store.grant(&ours, WaitMode::Try).await);
+    // Then it would be the turn of the last of the four.
+    for _ in 0..2 {
+        store.open().await.unwrap();
+    }
+    first.kill_9();
+    for _ in 0..3 {
+        let answer = store.grant(&attempt(&[&name]), WaitMode::Try).await;
+        assert!(answer.is_err(), "{answer:?}");
+    }
+}
+
 /// Regression: the node with the only connection was asked first which node owns a slot. If it was cut
 /// off from the other nodes, but not from here, it named itself each time, and refused each request: no
 /// new process found the node that had replaced it, and a holder lost its lease.
