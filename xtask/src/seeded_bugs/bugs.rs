@@ -580,6 +580,30 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        name: "a node of the URL is asked for the owners before those that are known",
+        file: "crates/redis/src/topology/cluster/nodes.rs",
+        from: ", !masters.contains(node))",
+        to: ")",
+        tests: &[(
+            Store,
+            "cluster::silent::a_node_that_has_joined_another_cluster_is_not_asked_before_those_of_this_one",
+        )],
+    },
+    Bug {
+        name: "renewals at a cluster leave a connection without answers",
+        file: "crates/redis/src/topology/cluster/renew.rs",
+        from: "client.drop_if_silent_since(began);",
+        to: "",
+        tests: &[(Store, "cluster::silent::a_connection_on_which_renewals_have_no_answer_is_dropped")],
+    },
+    Bug {
+        name: "what a server says before it closes a new connection is lost",
+        file: "crates/redis/src/connection/send.rs",
+        from: "exchange.now_or_never(),",
+        to: "None,",
+        tests: &[(Store, "outages::what_a_server_says_before_it_closes_the_connection_is_reported")],
+    },
+    Bug {
         name: "a release waits for a task of an ended runtime to connect",
         file: "crates/redis/src/connection/link.rs",
         from: "State::Connecting(made, of) if *of == generation &&",
