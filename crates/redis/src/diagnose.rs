@@ -61,15 +61,19 @@ impl Client {
     fn out_of_reach(&self, at: &Arc<str>, fault: &Fault) -> Finding {
         let why = "as long as it does not answer, nobody takes or renews a lock here";
         let finding = Finding::new(Severity::Unsafe, "reach", at, &fault.reason, why);
-        if let Some(rules) = Faults::rules_to_add(fault) {
-            let user = self.faults.user().unwrap_or(SOMEBODY);
-            return finding.at_server(format_args!("ACL SETUSER {user} {rules}"));
-        }
-        match fault.is_lasting() {
-            // Its text says what to do.
-            true => finding,
-            false => finding.advice("see that the server runs and can be reached from here"),
-        }
+        remedied(finding, fault, &self.faults, "see that the server runs and can be reached from here")
+    }
+}
+
+/// The finding about a fault, with what to do about it; `advice` if it may pass.
+pub(crate) fn remedied(finding: Finding, fault: &Fault, faults: &Faults, advice: &str) -> Finding {
+    if let Some(rules) = Faults::rules_to_add(fault) {
+        return finding.at_server(format_args!("ACL SETUSER {} {rules}", faults.user().unwrap_or(SOMEBODY)));
+    }
+    match fault.is_lasting() {
+        // Its text says what to do.
+        true => finding,
+        false => finding.advice(advice),
     }
 }
 

@@ -3,6 +3,7 @@
 use leasehold_core::{Diagnosis, Finding, Severity, StoreRole};
 
 use super::Cluster;
+use crate::diagnose::remedied;
 use crate::slot::SLOTS;
 
 impl Cluster {
@@ -13,10 +14,9 @@ impl Cluster {
         let at = self.faults.place();
         if let Err(fault) = self.learn(self.runtime.now()).await {
             let why = "without any of them nobody knows where keys are";
-            brought.findings.push(
-                Finding::new(Severity::Unsafe, "reach", &at, &fault.reason, why)
-                    .advice("see that the nodes of the URL run and can be reached from here"),
-            );
+            let finding = Finding::new(Severity::Unsafe, "reach", &at, &fault.reason, why);
+            let advice = "see that the nodes of the URL run and can be reached from here";
+            brought.findings.push(remedied(finding, &fault, &self.faults, advice));
             return brought;
         }
         let (masters, unserved) = {

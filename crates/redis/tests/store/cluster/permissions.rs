@@ -55,6 +55,11 @@ async fn a_user_without_cluster_slots_learns_what_to_allow() {
     let cluster = Cluster::start_with(Flavor::Redis70, 3, 0, |setup| setup.acl_user("app", MINIMAL));
     let fault = store(&cluster).open().await.unwrap_err();
     assert!(fault.is_lasting() && fault.to_string().contains("+cluster|slots"), "{fault}");
+    // Regression: the doctor's remedy was to see that the nodes can be reached.
+    let findings = store(&cluster).diagnose(StoreRole::Alone).await.findings;
+    let [finding] = &findings[..] else { panic!("{findings:#?}") };
+    let Remedy::AtServer(mend) = &finding.remedy else { panic!("{finding:?}") };
+    assert!(mend.starts_with("ACL SETUSER app ") && mend.ends_with(" +cluster|slots"), "{mend}");
 }
 
 /// Each slot has its own member key, and doctor reports a user that may not use it.
