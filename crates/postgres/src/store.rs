@@ -210,7 +210,8 @@ impl PostgresStore {
                         return false;
                     }
                 };
-                let done = work(client, inner).await;
+                // Renewals wait meanwhile, so hardly longer than the caller does.
+                let done = inner.within(limit + inner.address.call_limit, work(client, inner)).await;
                 let is_lost = done.as_ref().is_err_and(TransactionError::is_lost);
                 let _ = reply.send(done.map_err(|error| inner.faults.of(&error)));
                 !is_lost

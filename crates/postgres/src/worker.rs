@@ -245,7 +245,7 @@ impl Inner {
     }
 
     /// The same, for an error that is not reported yet.
-    async fn within<T, E: Into<TransactionError>>(
+    pub(crate) async fn within<T, E: Into<TransactionError>>(
         &self,
         limit: Duration,
         question: impl Future<Output = Result<T, E>>,
@@ -279,10 +279,7 @@ impl Inner {
                 }
                 !notified.is_err_and(|error| error.is_lost())
             }
-            Some(Job::Work(work)) => {
-                let limit = 20 * self.address.call_limit;
-                self.runtime.within(limit, work(Ok(client), self)).await == Some(true)
-            }
+            Some(Job::Work(work)) => work(Ok(client), self).await,
             Some(Job::Serve(first)) => {
                 let reads = first.requests.iter().all(Request::is_read);
                 let mut count = first.requests.len();

@@ -267,6 +267,25 @@ async fn a_session_that_hangs_is_replaced() {
     signal(&hung, Signal::CONT);
 }
 
+/// Regression: when a session hung, a mark that was to be forgotten kept all other requests waiting for
+/// ten seconds, which was longer than the lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_besides_locks_costs_no_lease_when_its_session_hangs() {
+    let (server, db) = served().await;
+    let locks = process(&server.url(), 5 * SECOND).await;
+    let kept = take(&locks, "kept").await;
+    // The sweep after that grant has ended by then.
+    locks.inspect("kept").await.unwrap();
+    let hung = sessions(&db, "true").await;
+    signal(&hung, Signal::STOP);
+    let refused = locks.forget("job").await.unwrap_err().to_string();
+    until("a request is served on another connection", async || locks.inspect("k").await.is_ok()).await;
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(kept.is_held(), "{:?}", kept.held().loss());
+    signal(&hung, Signal::CONT);
+    assert!(refused.contains("no answer"), "{refused}");
+}
+
 /// If each were then asked for alone, the session would keep all requests waiting.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_leases_that_are_renewed_together_wait_for_a_session_that_hangs_only_once() {
