@@ -58,7 +58,7 @@ impl Guard {
         check_ttl(&*handle.store, ttl)?;
         handle.store.transfers()?;
         if !self.is_held() {
-            return Err(TransferError::Lost(self.loss()));
+            return Err(TransferError::Lost(self.why_lost()));
         }
         let until = self.held().0.end();
         let (holding, held_for, _under_way) = self.resign();

@@ -83,6 +83,12 @@ impl Unlocked {
         Self(self.0.within(limit))
     }
 
+    /// Limits the wait for a store that does not answer, for this wait instead of
+    /// [all](crate::LocksBuilder::outage_limit).
+    pub fn outage_limit(self, limit: Duration) -> Self {
+        Self(self.0.outage_limit(limit))
+    }
+
     /// Sets the pauses between checks.
     pub fn backoff(self, backoff: Backoff) -> Self {
         Self(self.0.backoff(backoff))

@@ -113,6 +113,12 @@ impl Guard {
         self.handle.registry.terms(self.number).map_or(self.held.0.attempt.ttl, |(ttl, ..)| ttl)
     }
 
+    /// Why the lease was lost, if that is known.
+    #[must_use]
+    pub fn loss(&self) -> Option<Loss> {
+        self.held.loss()
+    }
+
     /// Resolves when the lease is lost: at its end at the latest (if the machine slept then, within
     /// a second of waking), and at once when the store reports that the lease is gone. After a
     /// normal release it never resolves.
@@ -156,7 +162,7 @@ impl Guard {
             }
         }
         if !self.is_held() {
-            return Err(RenewError::Lost(self.loss()));
+            return Err(RenewError::Lost(self.why_lost()));
         }
         let attempt = [holding.request(ttl)];
         let store = &self.handle.store;
@@ -170,7 +176,7 @@ impl Guard {
                     machine.handle_own_renewal(now, sent, ttl, answer);
                     votes.into_iter().for_each(|votes| machine.handle_votes(votes));
                 });
-                if self.is_held() { Ok(self.remaining()) } else { Err(RenewError::Lost(self.loss())) }
+                if self.is_held() { Ok(self.remaining()) } else { Err(RenewError::Lost(self.why_lost())) }
             }
             Err(fault) => Err(RenewError::Unreachable(fault)),
         }
@@ -209,7 +215,7 @@ impl Guard {
         let held_for = holding.held_for(now);
         if !holding.is_valid_at(now) {
             // The drop does the rest: the store may have the lease for a moment longer.
-            return Err(ReleaseError::after(guard.loss(), holding.attempt.claim.first_key()));
+            return Err(ReleaseError::after(guard.why_lost(), holding.attempt.claim.first_key()));
         }
         guard.stage = Stage::GivenBack(held_for);
         let (handle, holding) = (&*guard.handle, &*guard.held.0);
@@ -239,7 +245,7 @@ impl Guard {
     pub(crate) async fn mark(&self, mark: &Mark, keep: Duration) -> Result<(), MarkError> {
         let (store, holding) = (&self.handle.store, self.holding());
         if !self.is_held() {
-            return Err(MarkError::Lost(self.loss()));
+            return Err(MarkError::Lost(self.why_lost()));
         }
         let marks = store.marks().map_err(MarkError::Unreachable)?;
         let ask = || marks.mark(&holding.attempt, mark, keep);
@@ -288,7 +294,7 @@ impl Guard {
         }
     }
 
-    pub(crate) fn loss(&self) -> Loss {
+    pub(crate) fn why_lost(&self) -> Loss {
         self.held.0.loss().cloned().unwrap_or(Loss::Expired { fault: None })
     }
 }

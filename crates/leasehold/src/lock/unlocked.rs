@@ -67,6 +67,13 @@ impl Unlocked {
         self
     }
 
+    /// Limits the wait for a store that does not answer, for this wait instead of
+    /// [all](crate::LocksBuilder::outage_limit).
+    pub fn outage_limit(mut self, limit: Duration) -> Self {
+        self.patience.outage_limit = limit;
+        self
+    }
+
     /// Sets the pauses between checks.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.patience.backoff = backoff;

@@ -144,3 +144,22 @@ async fn a_drift_that_leaves_no_lease_is_refused_before_the_store_is_asked() {
 fn a_request_is_two_words() {
     assert_eq!(size_of::<leasehold::Acquire>(), 2 * size_of::<usize>());
 }
+
+#[tokio::test]
+async fn a_wait_until_a_lock_is_free_has_its_own_outage_limit() {
+    let world = World::new();
+    let process = world.process();
+    process.outage(Outage::Down);
+    let refused = world.within(SECOND, process.locks().mutex("k").unlocked().outage_limit(SECOND / 2)).await;
+    assert!(matches!(refused, Err(LockError::Unreachable { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_guard_says_why_it_was_lost() {
+    let world = World::new();
+    let guard = world.locks().mutex("k").lock().await.unwrap();
+    assert_eq!(guard.loss(), None);
+    world.break_lease("k");
+    let loss = world.within(SECOND, guard.lost()).await;
+    assert_eq!(guard.loss(), Some(loss));
+}
