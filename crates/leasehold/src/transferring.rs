@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub use leasehold_core::TransferToken;
 use leasehold_core::{
-    Attempt, Fault, Fence, HoldAnswer, Holder, Instant, Loss, MemberVote, Misuse, Successor, Ttl,
+    Attempt, Fault, FaultCause, Fence, HoldAnswer, Holder, Instant, Loss, MemberVote, Misuse, Successor, Ttl,
 };
 
 use self::pending::{PendingAdoption, PendingTransfer};
@@ -129,7 +129,7 @@ impl Locks {
         let theirs = attempt_of(token, ttl);
         let sent = tokio::select! {
             biased;
-            sent = succeed(handle, &theirs, &successor, until) => sent?,
+            sent = self.in_time(until, succeed(handle, &theirs, &successor, until)) => sent?,
             () = handle.registry.closed() => {
                 let reason = handle.registry.closed_because().unwrap_or_else(|| "closed".into());
                 return Err(TransferError::Lost(Loss::Closed { reason }));
@@ -155,7 +155,8 @@ impl Locks {
         handle.admit(&token.claim, ttl)?;
         let successor = Successor { holder: token.holder, label: self.defaults().label.clone()? };
         let until = handle.runtime.now() + self.defaults().outage_limit;
-        succeed(handle, &attempt_of(token, ttl), &successor, until).await.map(drop)
+        let theirs = attempt_of(token, ttl);
+        self.in_time(until, succeed(handle, &theirs, &successor, until)).await.map(drop)
     }
 
     /// Releases a lock that was transferred and that nobody adopts.
@@ -173,12 +174,26 @@ impl Locks {
         let _under_way = handle.registry.begin_release();
         let attempt = attempt_of(token, Ttl::DEFAULT).with_signal(self.defaults().signal);
         let until = handle.runtime.now() + self.defaults().outage_limit;
-        let (released, in_doubt) = handle.ask_until(until, || handle.store.release(&attempt)).await;
+        let releasing = handle.ask_until(until, || handle.store.release(&attempt));
+        let (released, in_doubt) = self.in_time(until, async { Ok(releasing.await) }).await?;
         let HoldAnswer::NotHeld { key, held_by } = released? else { return Ok(()) };
         let loss = handle.loss(&attempt, key, held_by);
         // If the answer to an earlier release was lost, that release may have succeeded. But the fence is
         // also that of an adopter, and of nobody who takes the lock after a release.
         if in_doubt && !is_held_with(token.fence, &loss) { Ok(()) } else { Err(TransferError::Lost(loss)) }
+    }
+
+    /// The result, unless the outage limit ends in the middle of a call.
+    async fn in_time<T>(
+        &self,
+        until: Instant,
+        asking: impl Future<Output = Result<T, TransferError>>,
+    ) -> Result<T, TransferError> {
+        let (handle, limit) = (self.handle(), self.defaults().outage_limit);
+        handle.runtime.before(until, asking).await.unwrap_or_else(|| {
+            let fault = Fault::passing(handle.store.name(), format_args!("no answer within {limit:?}"));
+            Err(TransferError::Unconfirmed(fault.caused_by(FaultCause::TimedOut)))
+        })
     }
 }
 

@@ -265,3 +265,27 @@ fn threads_transfer_and_adopt_too() {
     locks.release_transfer(&token).unwrap();
     assert!(locks.mutex("k").try_lock().unwrap().is_some());
 }
+
+/// Regression: a call that was under way when the outage limit ended was awaited.
+#[tokio::test]
+async fn nothing_about_a_transfer_waits_for_a_silent_store_past_the_outage_limit() {
+    let world = World::new();
+    let token = world.locks().mutex("k").lock().await.unwrap().transfer(TTL).await.unwrap();
+    let process = world.process();
+    let limit = SECOND / 5;
+    let locks = process.locks().with_outage_limit(limit);
+    process.outage(Outage::Silent);
+    for nth in 0..3 {
+        let began = world.passed();
+        let asking = async {
+            match nth {
+                0 => locks.adopt(&token).await.map(drop),
+                1 => locks.renew_transfer(&token, TTL).await,
+                _ => locks.release_transfer(&token).await,
+            }
+        };
+        let refused = world.within(SECOND, asking).await;
+        assert!(matches!(refused, Err(TransferError::Unconfirmed(_))), "{nth}: {refused:?}");
+        assert!(world.passed() - began <= limit, "{nth}: {:?}", world.passed() - began);
+    }
+}
