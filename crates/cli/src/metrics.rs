@@ -67,6 +67,14 @@ fn text(
     let waited = states.iter().flat_map(|state| &state.waiters).map(|waiter| waiter.waited);
     gauge("longest_wait_seconds", "How long the longest waiter has waited.", longest(waited));
     gauge("broken_last_day", "Locks of which a lease was broken within 24 hours.", count(breaks.len()));
+    let last_break = breaks.iter().map(|broken| broken.at).max();
+    let since_epoch = last_break.map_or(Duration::ZERO, |at| Duration::from_micros(at.as_micros()));
+    let last_break = since_epoch.as_secs_f64();
+    gauge(
+        "last_break_timestamp_seconds",
+        "When a lease was last broken; 0 if none was within 24 hours.",
+        last_break,
+    );
     gauge("marks", "Names of which once or every recorded that the work was done.", count(marks.len()));
     let overdue = marks.iter().filter_map(|(_, marked)| Some(marked.due_at()?.saturating_until(marked.now)));
     gauge(
@@ -83,7 +91,7 @@ fn longest(times: impl Iterator<Item = Duration>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{Fence, Holder, HolderInfo, Label, Mark, Owner, Stamp, Waiter};
+    use leasehold::{BreakNote, Fence, Holder, HolderInfo, Label, Mark, Owner, Stamp, Waiter};
 
     use super::*;
 
@@ -108,6 +116,7 @@ mod tests {
             ("longest_held_seconds", "90.5"),
             ("longest_wait_seconds", "7"),
             ("broken_last_day", "0"),
+            ("last_break_timestamp_seconds", "0"),
             ("marks", "2"),
             ("longest_overdue_seconds", "10"),
         ] {
@@ -115,6 +124,23 @@ mod tests {
             assert!(text.contains(&line), "no {line}in {text}");
             assert!(text.contains(&format!("# TYPE leasehold_store_{name} gauge\n")), "{text}");
         }
+    }
+
+    /// Regression: the alert looked at the number of locks with a break, so it missed a second break of
+    /// the same lock within a day, and one that came as another was forgotten.
+    #[test]
+    fn a_second_break_of_a_lock_changes_the_figure_that_the_alert_is_about() {
+        let figure = |at: u64| {
+            let (at, fence) = (Stamp::from_micros(at), Fence::new(1).unwrap());
+            let broken = BreakRecord::new(Key::new("k").unwrap(), at, fence, None, BreakNote::default());
+            text("s", b"", &[], &[], &[broken])
+        };
+        let line = |value: &str| {
+            format!("leasehold_store_last_break_timestamp_seconds{{store=\"s\",prefix=\"\"}} {value}\n")
+        };
+        assert!(figure(90_500_000).contains(&line("90.5")) && figure(91_000_000).contains(&line("91")));
+        let alerts = include_str!("../../../docs/alerts.yml");
+        assert!(alerts.contains("delta(leasehold_store_last_break_timestamp_seconds[15m]) > 0"));
     }
 
     /// An alert on a metric that is not printed would never fire.
