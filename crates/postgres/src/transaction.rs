@@ -30,7 +30,8 @@ pub(crate) struct Scope {
     begin: String,
     /// The same after its rows were already waited for, together with other requests.
     begin_again: String,
-    /// The same for one of several requests, any of which may be the one whose rows are locked.
+    /// The same for one of several requests, any of which may be the one whose rows are locked, and for
+    /// work that no request waits for.
     begin_alone: String,
     /// The statement that begins a transaction which only reads.
     begin_to_read: String,
@@ -180,9 +181,10 @@ impl Scope {
         rows.iter().map(|row| Columns(row).key(0)).collect()
     }
 
-    /// Removes ended records. A crash may bring them back, which changes no answer.
+    /// Removes ended records. A crash may bring them back, which changes no answer. It hardly waits for
+    /// one that is locked, for example a share that was checked, because requests wait meanwhile.
     pub(crate) async fn sweep(&self, client: &Client) -> Result<(), TransactionError> {
-        let begin = format!("{}; SET LOCAL synchronous_commit = off", self.begin);
+        let begin = format!("{}; SET LOCAL synchronous_commit = off", self.begin_alone);
         between(client, &begin, client.execute_typed(&self.sql.sweep, &[]), "COMMIT").await.map(drop)
     }
 

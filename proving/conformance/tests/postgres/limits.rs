@@ -65,6 +65,26 @@ async fn ended_records_are_removed_also_for_a_role_that_is_read_only_by_default(
     .await;
 }
 
+/// Regression: each sweep waited for half a call for an ended share that a transaction had checked, and
+/// so did all requests of its process.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ended_share_that_is_locked_delays_no_request() {
+    let (server, db) = served().await;
+    let ended = "INSERT INTO leasehold.lease (key) VALUES ('old'); \
+        INSERT INTO leasehold.share (key, holder, weight, ends) VALUES ('old', decode(repeat('00', 16), 'hex'), 1, 1)";
+    db.batch_execute(ended).await.unwrap();
+    db.batch_execute("BEGIN; SELECT FROM leasehold.share FOR KEY SHARE").await.unwrap();
+    let url = format!("{}?call-limit=10s", server.url());
+    let locks = process(&url, 50 * SECOND).await;
+    // It adds a row, and so the table, which has one page, is swept.
+    let guard = take(&locks, "new").await;
+    let began = Instant::now();
+    guard.release().await.unwrap();
+    assert!(began.elapsed() < 2 * SECOND, "{:?}", began.elapsed());
+    let left = "SELECT FROM leasehold.lease WHERE key = 'old'";
+    assert!(self::db(&server).await.query_opt(left, &[]).await.unwrap().is_some());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_mark_and_a_new_break_remove_those_that_have_ended() {
     let (server, db) = served().await;
