@@ -53,7 +53,7 @@ const PORT: u16 = 5432;
 pub(crate) const SCHEMA: &str = "leasehold";
 
 const ENCODE: &str =
-    "write characters like / ? # @ and spaces in a user or password as %2F %3F %23 %40 and %20";
+    "write characters like / ? # @ and spaces in a user, password or database as %2F %3F %23 %40 and %20";
 
 impl Address {
     /// Parses a URL. An error never repeats any part of it but names of parameters: in a wrong URL,
@@ -68,6 +68,9 @@ impl Address {
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if path.contains('@') {
+            return refuse(format!("the store URL has an @ behind a slash: {ENCODE}"));
+        }
         let (login, hosts) = match authority.rsplit_once('@') {
             Some((login, hosts)) => (Some(login), hosts),
             None => (None, authority),
@@ -290,6 +293,8 @@ mod tests {
             "postgres:///app",
             "postgres://u:s3cret@",
             "postgres://u:s3cret/x@h",
+            // Regression: digits before the slash counted as a port, and the rest was shown as a database.
+            "postgres://u:123/s3cret@h",
             "postgres://u:s3cret#x@h",
             "postgres://h:s3cret",
             "postgres://h:0",
