@@ -84,8 +84,8 @@ impl Guard {
     /// if the lease ends or is broken meanwhile. So if two holders of a key both check before they
     /// commit, the second sees everything that the first wrote, and a late holder cannot commit.
     /// Keep such transactions short: waiters wait for their end. End them before the lock is
-    /// released: a release may wait for their end too, and if it waits for too long, the lock
-    /// remains until its lease ends.
+    /// released or downgraded: that may wait for their end too, and if it waits for too long, a lock
+    /// that was released remains until its lease ends, and one that was downgraded is lost then.
     ///
     /// It executes the statement `SELECT leasehold.check(key, fence)` for each key. Other clients
     /// of the database can send that statement themselves.
