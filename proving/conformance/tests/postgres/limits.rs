@@ -65,6 +65,32 @@ async fn ended_records_are_removed_also_for_a_role_that_is_read_only_by_default(
     .await;
 }
 
+/// Regression: a release handed the lock to the first waiter that its user could see, past others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_by_a_user_from_whom_waiters_are_hidden_passes_nobody_over() {
+    let (server, db) = served().await;
+    let web = role(&db, &server, &[]).await;
+    let holder = process(&web, 30 * SECOND).await;
+    let guard = take(&holder, "k").await;
+    let labelled = async |label: &str| {
+        let builder = Locks::builder().label(label).ttl(30 * SECOND);
+        let locks = builder.connect(&server.url()).await.unwrap();
+        let waits = tokio::spawn(request(&locks, "k"));
+        let is_in = format!("SELECT FROM leasehold.waiter WHERE label = '{label}' AND channel >= 0");
+        until_found("it waits and can be notified", &db, &is_in).await;
+        waits
+    };
+    let (first, second) = (labelled("first").await, labelled("second").await);
+    db.batch_execute("ALTER TABLE leasehold.waiter ENABLE ROW LEVEL SECURITY").await.unwrap();
+    let policy = "CREATE POLICY hides ON leasehold.waiter USING (label = 'second') WITH CHECK (true)";
+    db.batch_execute(policy).await.unwrap();
+    let refused = guard.release().await.unwrap_err().to_string();
+    assert!(refused.contains("row-level security"), "{refused}");
+    assert!(!second.is_finished());
+    db.batch_execute("ALTER TABLE leasehold.waiter DISABLE ROW LEVEL SECURITY").await.unwrap();
+    drop((first, second));
+}
+
 /// Regression: each sweep waited for half a call for an ended share that a transaction had checked, and
 /// so did all requests of its process.
 #[tokio::test(flavor = "multi_thread")]
