@@ -31,7 +31,7 @@ impl Inner {
         if let Err(fault) = self.look(role, &mut brought).await {
             let why = "as long as it does not answer, nobody takes or renews a lock here";
             let finding = Finding::new(Severity::Unsafe, "reach", &self.faults.store, &fault.reason, why);
-            brought.findings.push(match fault.is_lasting() {
+            brought.findings.push(match fault.is_lasting() || fault.cause == FaultCause::NotServing {
                 // Its text says what to do.
                 true => finding,
                 false => finding.advice("see that the server runs and can be reached from here"),

@@ -143,6 +143,11 @@ impl Faults {
             SqlState::READ_ONLY_SQL_TRANSACTION => self.standby(&message),
             // `BEGIN READ WRITE` on a standby.
             SqlState::FEATURE_NOT_SUPPORTED if message.contains("recovery") => self.standby(&message),
+            SqlState::TOO_MANY_CONNECTIONS => self
+                .passing(format_args!(
+                    "{message}: raise max_connections, or the limit of the user or the database, or end connections that nobody needs"
+                ))
+                .caused_by(FaultCause::NotServing),
             SqlState::LOCK_NOT_AVAILABLE => self
                 .passing(format_args!(
                     "a key or a table is locked by another transaction for longer than a call may take ({message}): end that transaction, \

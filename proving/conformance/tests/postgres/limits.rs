@@ -539,3 +539,17 @@ async fn a_release_by_a_role_that_may_not_notify_is_no_loss() {
     guard.release().await.unwrap();
     waits.await.unwrap().unwrap().release().await.unwrap();
 }
+
+/// Regression: the remedy was to see that the server runs and can be reached.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_a_free_connection_is_named_and_so_is_the_remedy() {
+    let (server, db) = served().await;
+    let url = role(&db, &server, &[]).await;
+    let locks = Locks::builder().outage_limit(SECOND / 2).unopened(&url).unwrap();
+    db.batch_execute("ALTER ROLE web CONNECTION LIMIT 0").await.unwrap();
+    let refused = locks.mutex("k").try_lock().await.unwrap_err().to_string();
+    assert!(refused.contains("not served") && refused.contains("raise max_connections"), "{refused}");
+    let findings = locks.diagnose().await;
+    let found = findings.iter().find(|finding| finding.what.contains("raise max_connections"));
+    assert_eq!(found.map(|finding| &finding.remedy), Some(&Remedy::Nothing), "{findings:?}");
+}
