@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Transaction};
 
 use crate::world::{
     BUSY, Crowd, attempt, db, process, request, role, served, server, sessions, store, take, two, until,
-    until_session, until_told,
+    until_found, until_session, until_told,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
