@@ -56,8 +56,7 @@ pub(super) struct GrantRequest {
     /// The attempt's position in the queue member's queue, or why it is not in that queue.
     refused: Option<GrantAnswer>,
     place_elsewhere: Option<QueuePosition>,
-    /// An answer that one member alone may give and that ends the request, unless a majority
-    /// grants.
+    /// An [odd](is_odd) answer. It ends the request, unless a majority grants.
     odd: Option<GrantAnswer>,
 }
 
@@ -137,12 +136,13 @@ impl GrantRequest {
                 return QuorumStep::WaitUntil(self.until);
             }
             self.at_queue_member = None;
-            if let Some(answer) = answer.and_then(Result::ok) {
+            if let Some(answer) = answer.and_then(Result::ok).filter(|answer| !is_odd(answer)) {
                 if let Some(answer) = self.handle_queue_member(ids, answer) {
                     return QuorumStep::Done(Ok(answer));
                 }
             } else {
-                // If the member's queue is gone, being first in it means nothing: start again.
+                // If the member's queue is gone, being first in it means nothing: start again. An odd
+                // answer comes again then, and counts only if no majority grants.
                 ids.begin_anew();
                 self.queue_member = view.queue_member(ids.settings.members.len());
                 self.fence = None;
@@ -523,6 +523,11 @@ impl GrantRequest {
 /// A round whose raises go up to a few hundred above an answer.
 fn new_round(members: usize, until: Instant, view: &QuorumView<'_>) -> Round {
     Round::new(members, until, view.process.random() & 0x3ff)
+}
+
+/// Returns true for an answer that one member alone may give, and that no repetition changes.
+const fn is_odd(answer: &GrantAnswer) -> bool {
+    matches!(answer, GrantAnswer::NotALock { .. } | GrantAnswer::FencesSpent { .. })
 }
 
 /// A lock of another program, which may never end and which takes no part in rounds.

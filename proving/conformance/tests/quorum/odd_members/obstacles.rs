@@ -87,6 +87,25 @@ async fn a_waiter_queues_at_the_next_member_if_the_first_members_key_is_not_a_lo
     assert_eq!(world.lines(), [0, 1, 0]);
 }
 
+/// Regression: the answer of the member in whose queue it was ended the request, although a newcomer
+/// was granted the lock by the other members.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_members_key_is_not_a_lock_any_more_is_granted_the_other_members() {
+    for odd in [GrantAnswer::NotALock { key: key("k") }, GrantAnswer::FencesSpent { key: key("k") }] {
+        let (world, quorum) = quorum_of(3);
+        let rival = world.rival_at(0..3).await;
+        let waits = world.attempt();
+        stands(&quorum, &waits).await;
+        world.members[0].on("grant", Does::Says(odd));
+        stands(&quorum, &waits).await;
+        assert_eq!(world.lines()[1..], [1, 0], "it queues at the next member");
+        world.rival_leaves(&rival, 0..3).await;
+        assert!(is_woken(&quorum, &waits, SECOND).await);
+        fence(&quorum.grant(&waits, WAIT).await);
+        assert_eq!(world.taken(), [1, 2]);
+    }
+}
+
 /// A process died between its round and the release of its grants.
 #[tokio::test(start_paused = true)]
 async fn leftovers_of_a_dead_process_at_a_minority_cost_a_moment() {
