@@ -75,7 +75,6 @@ impl GrantRequest {
         match ids.stage {
             Stage::Queued { .. } if answering < ids.settings.majority() => ids.begin_anew(),
             Stage::Contested { until, .. } if view.now >= until => ids.begin_anew(),
-            Stage::Resting { .. } => ids.stage = Stage::Fresh,
             _ => {}
         }
         let queue_member = ids.stage.queue_member().unwrap_or_else(|| view.queue_member(members));
@@ -117,7 +116,7 @@ impl GrantRequest {
 
     /// See [`QuorumAttempt::is_open`].
     pub(super) fn is_open(&self) -> bool {
-        self.again.is_empty() && self.at_queue_member.is_none() && self.round.is_open()
+        self.again.is_empty() && self.round.is_open()
     }
 
     pub(super) fn next(&mut self, ids: &mut Ids, view: &QuorumView<'_>) -> QuorumStep {
@@ -145,7 +144,6 @@ impl GrantRequest {
                 // answer comes again then, and counts only if no majority grants.
                 ids.begin_anew();
                 self.queue_member = view.queue_member(ids.settings.members.len());
-                self.fence = None;
             }
         }
         loop {
@@ -222,7 +220,6 @@ impl GrantRequest {
             GrantAnswer::Busy { ref held_by, .. } if looks_on || is_foreign(held_by) => {
                 self.round.handle_refused(queue_member, Some(held_by.clone()));
                 self.refused = Some(answer);
-                self.fence = None;
                 None
             }
             answer => Some(answer),

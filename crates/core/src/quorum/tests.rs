@@ -328,7 +328,8 @@ fn an_attempt_whose_queue_is_gone_starts_over() {
 #[test]
 fn rivals_that_hold_each_other_up_wait_for_each_other_a_while_and_then_release_everything() {
     let mut world = World::of(3);
-    let asked = world.ask(WAIT);
+    let limited = WaitMode::Wait { queue_limit: Some(1) };
+    let asked = world.ask(limited);
     world.says(&asked[0], granted(FENCE));
     world.says(&asked[1], busy(1, None));
     world.says(&asked[2], busy(2, None));
@@ -338,12 +339,28 @@ fn rivals_that_hold_each_other_up_wait_for_each_other_a_while_and_then_release_e
     world.says(&joins[1], busy(2, Some(0)));
     assert!(matches!(world.answer(), GrantAnswer::Busy { place: Some(_), .. }));
     let QuorumWait::AtRefusers { members, until } = world.machine.waits() else { panic!() };
-    assert_eq!(members, [(1, asked[1].holder), (2, asked[2].holder)]);
+    assert_eq!(members[..], [(1, asked[1].holder), (2, asked[2].holder)]);
     // The shortest that chance allows.
     assert_eq!(until, world.now + WaitQueue::CLAIM_WINDOW / 2);
+
+    // Woken before that time, it is refused again, and stays no longer.
+    world.now = world.now + Duration::from_millis(100);
+    let again = world.ask(limited);
+    assert_eq!(
+        again.iter().map(|question| question.asks).collect::<Vec<_>>(),
+        [limited, WAIT, WAIT].map(Asks::Grant)
+    );
+    world.says(&again[0], granted(FENCE));
+    world.says(&again[1], busy(1, Some(0)));
+    world.says(&again[2], busy(2, Some(0)));
+    assert!(matches!(world.answer(), GrantAnswer::Busy { place: Some(_), .. }));
+    assert_eq!(world.machine.waits(), QuorumWait::AtRefusers { members, until });
     let process = Process::default();
     let view = |now| QuorumView { now, process: &process };
     assert!(!world.machine.handle_time(&view(world.now)) && world.undone().is_empty());
+    let mut late = world.machine.clone();
+    late.ask(&world.attempt, WAIT, &view(until));
+    assert_eq!(late.undo().len(), 3, "a request at that time starts over");
     assert!(!world.machine.handle_time(&view(until)));
     assert_eq!(world.undone().len(), 3);
     let QuorumWait::Until(rested) = world.machine.waits() else { panic!() };
@@ -367,6 +384,35 @@ fn a_majority_gives_way_once_to_the_holder_of_the_queue_members_key() {
     world.says(&again[1], granted(FENCE));
     world.says(&again[2], granted(FENCE));
     assert_eq!(world.answer(), granted(FENCE), "a dead process left the key");
+}
+
+/// Another program takes no part in rounds, and an earlier id of the attempt is being released.
+#[test]
+fn a_majority_does_not_give_way_to_another_program_or_to_the_attempt_itself() {
+    for owner in [
+        Owner::Foreign { value: b"x"[..].into() },
+        Owner::Holder { holder: Holder::from_bits((7 << 64) + 1), label: None },
+    ] {
+        let mut world = World::of(3);
+        let asked = world.ask(WaitMode::Try);
+        world.says(&asked[1], granted(FENCE));
+        world.says(&asked[2], granted(FENCE));
+        let held_by = HolderInfo::exclusive(Key::new("k").unwrap(), owner, None, None);
+        world.says(&asked[0], GrantAnswer::Busy { held_by, place: None });
+        assert_eq!(world.answer(), granted(FENCE));
+    }
+}
+
+/// An answer that asks for more of the same is not waited out.
+#[test]
+fn a_request_goes_on_at_once_when_a_member_asks_to_be_asked_again() {
+    let mut world = World::of(3);
+    let asked = world.ask(WAIT);
+    assert!(world.machine.is_open());
+    world.says(&asked[0], GrantAnswer::Unfinished);
+    assert!(!world.machine.is_open());
+    let (again, _) = world.questions();
+    assert_eq!(again.iter().map(|question| question.member).collect::<Vec<_>>(), [0]);
 }
 
 #[test]
