@@ -148,12 +148,12 @@ impl QuorumState {
         member: usize,
         tell: &UnboundedSender<MemberResult<T>>,
     ) -> impl FnMut(End<T>) + use<T> {
-        let (tell, name) = (tell.clone(), self.members[member].name.clone());
+        let (tell, unanswered) = (tell.clone(), self.members[member].left_unanswered());
         move |end| {
             let answer = match end {
                 End::Late(fault) => Err(fault),
                 End::Answer(answer) => answer,
-                End::Dropped => Err(Fault::passing(&name, "the call ended without an answer")),
+                End::Dropped => Err(unanswered.clone()),
             };
             // The caller may have gone.
             let _ = tell.send((member, answer));

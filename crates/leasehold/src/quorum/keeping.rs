@@ -3,11 +3,12 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use leasehold_core::{
     Attempt, Ballot, BoxFuture, Fault, Fence, HoldAnswer, MemberRenewal, QuorumReport, Rejoin, Store, Vote,
 };
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::attempts::SharedAttempt;
 use super::member::{End, Member};
@@ -18,6 +19,8 @@ type Answer = Result<HoldAnswer, Fault>;
 /// A renewal at one member.
 #[derive(Debug)]
 pub(super) struct Kept {
+    /// Its number in the batch.
+    nth: usize,
     pub(super) shared: Arc<SharedAttempt>,
     pub(super) renewal: MemberRenewal,
     /// The attempt as the member knows it.
@@ -30,61 +33,84 @@ pub(super) struct Kept {
 pub(super) async fn renew(quorum: &Arc<QuorumState>, attempts: &[Attempt]) -> Vec<Answer> {
     let mut ballots: Vec<_> = attempts.iter().map(|_| Ballot::new(quorum.members.len())).collect();
     let Some(shortest) = attempts.iter().map(|attempt| attempt.ttl).min() else { return Vec::new() };
+    let limit = Member::limit(shortest);
     let shared: Vec<_> = attempts.iter().map(|attempt| quorum.shared(attempt)).collect();
     let (tell, mut heard) = unbounded_channel();
     for member in 0..quorum.members.len() {
-        let kept = attempts.iter().zip(&shared).map(|(attempt, shared)| {
+        let kept = attempts.iter().zip(&shared).enumerate().map(|(nth, (attempt, shared))| {
             let renewal = shared.machine().renew(member);
             let proposal = quorum.proposal(renewal.fence.unwrap_or(Fence::MAX));
-            Kept { shared: shared.clone(), attempt: attempt.at_member(renewal.holder, proposal), renewal }
+            let attempt = attempt.at_member(renewal.holder, proposal);
+            Kept { nth, shared: shared.clone(), attempt, renewal }
         });
-        let kept: Arc<[Kept]> = kept.collect();
-        let does = {
-            let (quorum, kept) = (quorum.clone(), kept.clone());
-            async move {
-                let answers = keep_at(&quorum, member, &kept).await;
-                // A member that answers only with faults counts as silent.
-                match answers.iter().find_map(|answer| answer.as_ref().err()) {
-                    Some(fault) if answers.iter().all(Result::is_err) => Err(fault.clone()),
-                    _ => Ok(answers),
-                }
-            }
-        };
-        let (quorum, mut tell) = (quorum.clone(), quorum.answers_to(member, &tell));
-        // A lease that a renewal takes again may have to be released, so a program that ends waits
-        // for it.
-        let mut unanswered = Some(quorum.releases.begin());
-        quorum.clone().call(
-            Member::limit(shortest),
-            member,
-            |_| true,
-            does,
-            move |end| {
-                for (n, one) in kept.iter().enumerate() {
-                    quorum.with(&one.shared, &one.attempt, |machine| match &end {
-                        End::Late(_) => {}
-                        End::Answer(Ok(answers)) => machine.handle_renewed(member, &one.renewal, &answers[n]),
-                        End::Answer(Err(fault)) => {
-                            machine.handle_renewed(member, &one.renewal, &Err(fault.clone()));
-                        }
-                        End::Dropped => machine.handle_dropped(member, one.renewal.holder),
-                    });
-                }
-                tell(end);
-                drop(unanswered.take());
-            },
-        );
+        // Reading the record of a lease in doubt takes a call more. The others need not wait for it.
+        let (in_doubt, others): (Vec<_>, Vec<_>) =
+            kept.partition(|one| one.renewal.rejoin == Rejoin::UnlessBroken);
+        let groups = [(others.is_empty(), in_doubt), (true, others)];
+        for (shows_silence, kept) in groups.into_iter().filter(|(_, kept)| !kept.is_empty()) {
+            keep(quorum, member, kept.into(), shows_silence, limit, tell.clone());
+        }
     }
     drop(tell);
     while ballots.iter().any(|ballot| ballot.vote() == Vote::Open) {
         let Some((member, answers)) = heard.recv().await else { break };
-        let answers = answers.unwrap_or_else(|fault| vec![Err(fault); attempts.len()]);
-        for (ballot, answer) in ballots.iter_mut().zip(answers) {
-            ballot.handle(member, answer);
+        for (nth, answer) in answers {
+            ballots[nth].handle(member, answer);
         }
     }
     let verdicts = attempts.iter().zip(&ballots);
     verdicts.map(|(attempt, ballot)| quorum.verdict_on(attempt, ballot, "renewed")).collect()
+}
+
+/// Renews leases at a member in a separate task. `tell` gets the answers, or faults if they are late,
+/// and then perhaps the answers.
+fn keep(
+    quorum: &Arc<QuorumState>,
+    member: usize,
+    kept: Arc<[Kept]>,
+    shows_silence: bool,
+    limit: Duration,
+    tell: UnboundedSender<(usize, Vec<(usize, Answer)>)>,
+) {
+    let does = {
+        let (quorum, kept) = (quorum.clone(), kept.clone());
+        async move {
+            let answers = keep_at(&quorum, member, &kept).await;
+            // A member that answers only with faults counts as silent.
+            match answers.iter().find_map(|answer| answer.as_ref().err()) {
+                Some(fault) if shows_silence && answers.iter().all(Result::is_err) => Err(fault.clone()),
+                _ => Ok(answers),
+            }
+        }
+    };
+    let here = quorum.clone();
+    // A lease that a renewal takes again may have to be released, so a program that ends waits
+    // for it.
+    let mut unanswered = Some(quorum.releases.begin());
+    quorum.call(
+        limit,
+        member,
+        |_| true,
+        does,
+        move |end| {
+            let answers = kept.iter().enumerate().map(|(n, one)| {
+                let answer = match &end {
+                    End::Answer(Ok(answers)) => answers[n].clone(),
+                    End::Late(fault) | End::Answer(Err(fault)) => Err(fault.clone()),
+                    End::Dropped => Err(here.members[member].left_unanswered()),
+                };
+                here.with(&one.shared, &one.attempt, |machine| match &end {
+                    End::Late(_) => {}
+                    End::Answer(_) => machine.handle_renewed(member, &one.renewal, &answer),
+                    End::Dropped => machine.handle_dropped(member, one.renewal.holder),
+                });
+                (one.nth, answer)
+            });
+            // The caller may have gone.
+            let _ = tell.send((member, answers.collect()));
+            drop(unanswered.take());
+        },
+    );
 }
 
 /// Renews leases at a member and, where allowed, lets the member take those again that it does not

@@ -58,6 +58,10 @@ impl Member {
     pub(super) fn timed_out(&self) -> Fault {
         Fault::passing(&self.name, "timed out").caused_by(FaultCause::TimedOut)
     }
+
+    pub(super) fn left_unanswered(&self) -> Fault {
+        Fault::passing(&self.name, "the call ended without an answer")
+    }
 }
 
 #[cfg(test)]
