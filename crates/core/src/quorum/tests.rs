@@ -386,6 +386,30 @@ fn a_majority_gives_way_once_to_the_holder_of_the_queue_members_key() {
     assert_eq!(world.answer(), granted(FENCE), "a dead process left the key");
 }
 
+/// The grant that it reports is given up.
+#[test]
+fn an_answer_to_a_question_of_before_it_gave_way_does_not_count() {
+    let mut world = World::of(5);
+    let asked = world.ask(WaitMode::Try);
+    for member in [1, 2, 3] {
+        world.says(&asked[member], granted(FENCE));
+    }
+    world.says(&asked[0], busy(1, None));
+    let QuorumStep::WaitUntil(until) = world.step() else { panic!() };
+    assert_eq!(world.undone().len(), 4);
+    world.now = until;
+    let (again, _) = world.questions();
+    world.says(&asked[4], granted(FENCE));
+    assert_eq!(world.undone(), [(4, asked[4].holder)]);
+    world.says(&again[0], busy(1, None));
+    for member in [1, 2] {
+        world.says(&again[member], granted(FENCE));
+    }
+    assert!(matches!(world.step(), QuorumStep::WaitUntil(_)), "two of five");
+    world.says(&again[3], granted(FENCE));
+    assert_eq!(world.answer(), granted(FENCE));
+}
+
 /// Another program takes no part in rounds, and an earlier id of the attempt is being released.
 #[test]
 fn a_majority_does_not_give_way_to_another_program_or_to_the_attempt_itself() {
