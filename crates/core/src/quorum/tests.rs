@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{Claim, HolderInfo, Key, Mode, Owner, QueuePosition, Ticket, WaitQueue};
+use crate::{Claim, FaultKind, HolderInfo, Key, Mode, Owner, QueuePosition, Ticket, WaitQueue};
 
 const FENCE: u64 = 1_000;
 const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
@@ -171,7 +171,8 @@ fn a_request_ends_when_its_lease_would_and_releases_everything() {
     assert_eq!(until, world.now + world.attempt.ttl.duration());
     world.now = until;
     world.says(&asked[1], granted(FENCE));
-    assert!(matches!(world.step(), QuorumStep::Done(Err(_))));
+    let QuorumStep::Done(Err(fault)) = world.step() else { panic!() };
+    assert_eq!(fault.kind, FaultKind::Passing, "no member abstains");
     assert_eq!(world.undone().iter().map(|(member, _)| *member).collect::<Vec<_>>(), [0, 1, 2]);
 }
 
@@ -489,4 +490,111 @@ fn a_break_at_so_many_members_that_no_majority_is_left_is_reported() {
     let away = world.machine.renew(0);
     world.machine.handle_renewed(0, &away, &Err(Fault::passing("a", "timed out")));
     assert_eq!(world.machine.renew(0).rejoin, Rejoin::UnlessBroken);
+}
+
+/// A member that is slower than the majority is released before it has answered. What the call brings
+/// that ended without an answer may come after the release.
+#[test]
+fn a_release_behind_a_grant_without_an_answer_is_not_the_last() {
+    for is_answered in [true, false] {
+        let mut world = World::of(3);
+        let asked = world.ask(WaitMode::Try);
+        world.says(&asked[0], granted(FENCE));
+        world.says(&asked[1], granted(FENCE));
+        world.answer();
+        let holder = world.machine.release(2);
+        if is_answered {
+            world.says(&asked[2], granted(FENCE));
+        } else {
+            world.fails(&asked[2]);
+        }
+        assert_eq!(world.machine.handle_released(2, holder, &Ok(HoldAnswer::Done)), !is_answered);
+    }
+}
+
+#[test]
+fn only_the_member_in_whose_queue_an_attempt_is_hands_the_key_over() {
+    let mut world = World::of(3);
+    for question in world.ask(WAIT) {
+        world.says(&question, busy(1, (question.member == 0).then_some(0)));
+    }
+    world.answer();
+    let waits = world.machine.waits();
+    let lasts = world.attempt.ttl;
+    let handed = Wake::Granted { fence: fence(FENCE), since: world.now, lasts };
+    world.machine.handle_wake(1, handed);
+    assert_eq!(world.machine.waits(), waits);
+    world.machine.handle_wake(0, handed);
+    assert_eq!(world.machine.waits(), QuorumWait::Nothing);
+}
+
+/// Their TTLs are so short that the usual times would not leave enough of them.
+#[test]
+fn attempts_with_short_ttls_give_way_and_keep_asking_for_a_part_of_them() {
+    let ttl = Duration::from_millis(400);
+    let of = |first: GrantAnswer, others: [GrantAnswer; 2]| {
+        let mut world = World::of(3);
+        world.attempt.ttl = Ttl::new(ttl).unwrap();
+        let asked = world.ask(WaitMode::Try);
+        let answers = [first].into_iter().chain(others);
+        asked.iter().zip(answers).for_each(|(question, answer)| world.says(question, answer));
+        world
+    };
+    let mut gives_way = of(busy(1, None), [granted(FENCE), granted(FENCE)]);
+    assert_eq!(gives_way.step(), QuorumStep::WaitUntil(gives_way.now + ttl / 16));
+
+    let mut splits = of(granted(FENCE), [busy(1, None), busy(2, None)]);
+    assert!(matches!(splits.step(), QuorumStep::WaitUntil(_)));
+    splits.now = splits.now + ttl / 4;
+    let (again, _) = splits.questions();
+    for (question, rival) in again.iter().zip([1, 2]) {
+        splits.says(question, busy(rival, None));
+    }
+    assert!(matches!(splits.step(), QuorumStep::Refused { .. }));
+}
+
+#[test]
+fn an_error_waits_for_further_answers_once() {
+    let mut world = World::of(5);
+    let asked = world.ask(WaitMode::Try);
+    asked[..3].iter().for_each(|question| world.fails(question));
+    let until = world.now + QuorumAttempt::COURTESY;
+    assert_eq!(world.step(), QuorumStep::WaitUntil(until));
+    world.now = world.now + QuorumAttempt::COURTESY / 2;
+    world.fails(&asked[3]);
+    assert_eq!(world.step(), QuorumStep::WaitUntil(until));
+}
+
+/// The first member has another program's lock, and so is one of those that refuse.
+#[test]
+fn an_attempt_that_has_the_second_members_key_waits_for_the_first_as_for_the_third() {
+    let limited = WaitMode::Wait { queue_limit: Some(1) };
+    let mut world = World::of(3);
+    let asked = world.ask(limited);
+    let owner = Owner::Foreign { value: b"x"[..].into() };
+    let held_by = HolderInfo::exclusive(Key::new("k").unwrap(), owner, None, None);
+    let foreign = GrantAnswer::Busy { held_by, place: None };
+    world.says(&asked[0], foreign.clone());
+    world.says(&asked[1], granted(FENCE));
+    world.says(&asked[2], busy(2, None));
+    let (joins, _) = world.questions();
+    for question in &joins {
+        world.says(question, if question.member == 0 { foreign.clone() } else { busy(2, Some(0)) });
+    }
+    world.answer();
+    let again = world.ask(limited);
+    let wait_modes: Vec<_> = again.iter().map(|question| question.asks).collect();
+    assert_eq!(wait_modes, [WAIT, limited, WAIT].map(Asks::Grant));
+}
+
+#[test]
+fn an_attempt_that_a_full_queue_refuses_keeps_nothing() {
+    let mut world = World::of(3);
+    let asked = world.ask(WAIT);
+    let GrantAnswer::Busy { held_by, .. } = busy(1, None) else { unreachable!() };
+    world.says(&asked[0], GrantAnswer::QueueFull { held_by, length: 1 });
+    world.says(&asked[1], granted(FENCE));
+    world.says(&asked[2], busy(1, None));
+    assert!(matches!(world.answer(), GrantAnswer::QueueFull { .. }));
+    assert_eq!(world.undone().len(), 3);
 }
