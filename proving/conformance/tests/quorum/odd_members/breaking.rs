@@ -72,6 +72,17 @@ async fn the_time_of_a_break_is_that_of_the_first_member() {
     assert_eq!(quorum.list_breaks(b"").await.unwrap(), [record]);
 }
 
+/// The holder of that lease may have it still.
+#[tokio::test(start_paused = true)]
+async fn a_later_break_that_only_one_member_made_is_not_the_last_one() {
+    let (world, quorum, _, first) = held_at(3).await;
+    breaks(&quorum, first).await.unwrap();
+    let next = fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
+    let later = LeaseBreak::new(next, BreakNote::default());
+    is_broken(&world.members[0].memory.break_lease(&key("k"), &later).await);
+    assert_eq!(quorum.last_break(&key("k")).await.unwrap().unwrap().fence, first);
+}
+
 /// A lease of a quorum of three. The third member was down when it was granted, and has a greater fence
 /// for it, because it has refused a rival before the holder's renewal took the lease there.
 async fn held_with_a_greater_fence_at_one() -> (World, QuorumStore, Attempt, Fence) {

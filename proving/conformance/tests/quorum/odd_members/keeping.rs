@@ -138,6 +138,24 @@ async fn a_lease_whose_record_of_breaks_is_read_slowly_delays_no_other_of_its_ba
     assert!(matches!(answers[..], [Err(_), Ok(HoldAnswer::Done)]), "{answers:?}");
 }
 
+/// Its node of a server with many nodes is down, and the others renew the rest of the batch.
+#[tokio::test(start_paused = true)]
+async fn a_member_is_not_down_if_it_renews_others_than_the_lease_in_doubt() {
+    let (world, quorum) = quorum_of(3);
+    let [one, other] = ["k", "l"].map(|name| world.attempt_for(name, TTL));
+    for attempt in [&one, &other] {
+        fence(&quorum.grant(attempt, WaitMode::Try).await);
+    }
+    world.members[2].memory.release(&one).await.unwrap();
+    quorum.renew(std::slice::from_ref(&one)).await;
+    tokio::time::sleep(MILLISECOND).await;
+    world.members[2].says(|facts| facts.out_of_reach = Some("k"));
+    let mut notices = quorum.notices().unwrap();
+    quorum.renew(&[one, other]).await;
+    assert!(tokio::time::timeout(MILLISECOND, notices.next()).await.is_err(), "it is said to be down");
+    assert_eq!(world.members[2].count("last break"), 1);
+}
+
 /// The time of a release, with members that answer after these delays, or never.
 async fn release_with(late: [Option<u32>; 3]) -> Duration {
     let (world, quorum, attempt, _) = held_at(3).await;
