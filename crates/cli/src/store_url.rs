@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use percent_encoding::percent_decode_str;
@@ -93,6 +94,9 @@ impl StoreUrl {
     fn place(&self) -> String {
         if let Some(path) = self.0.strip_prefix("file:") {
             let path = Path::new(path);
+            if let Ok(found) = path.symlink_metadata() {
+                return format!("file {} {}", found.dev(), found.ino());
+            }
             let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
             let path =
                 directory.zip(path.file_name()).map_or(path.into(), |(directory, name)| directory.join(name));
@@ -273,6 +277,21 @@ mod tests {
         }
         assert!(!place.is_same_place_as(&url("postgres://web@%2Frun%2Fmy%20pg:7/app")));
         assert!(url("postgres://[::1]/app").is_same_place_as(&url("postgres:///app?host=::1")));
+    }
+
+    /// Regression: files were compared by their paths. A run that reached the file of the run around it
+    /// through a bind mount waited for that run. A hard link, which a store refuses, is here in place of
+    /// the mount.
+    #[test]
+    fn a_file_is_one_place_whatever_its_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| url(&format!("file:{}/{name}", directory.path().display()));
+        for name in ["a", "b"] {
+            std::fs::write(directory.path().join(name), "").unwrap();
+        }
+        std::fs::hard_link(directory.path().join("a"), directory.path().join("mounted")).unwrap();
+        assert!(at("a").is_same_place_as(&at("mounted")));
+        assert!(!at("a").is_same_place_as(&at("b")) && !at("a").is_same_place_as(&at("nowhere")));
     }
 
     #[test]
