@@ -30,6 +30,9 @@ use crate::writer::is_set_up_now;
 /// except for one in a thousand that moves the log. A longer wait would be considered a hang.
 pub(crate) const BUSY_LIMIT: Duration = Duration::from_secs(1);
 
+/// How long a call voids the leases of another boot: callers should learn soon what takes long.
+const SETTLED_AT_ONCE: Duration = Duration::from_millis(500);
+
 /// The number of pages at which the log is moved into the file: 4 MB, as with SQLite's own limit.
 /// In a shorter log SQLite finds a page sooner, but it causes more waits for the disk.
 const LONG_LOG: i32 = 4000;
@@ -169,8 +172,12 @@ impl Open {
         // For an empty file. A commit writes whole pages, and a lease is far smaller than one:
         // smaller pages save a fifth of the processor time for acquiring and releasing a lock.
         connection.pragma_update(None, "page_size", 1024)?;
+        let begun = Instant::now();
         let mut is_settled = false;
         while !is_settled {
+            if begun.elapsed() >= SETTLED_AT_ONCE {
+                return Err(FileError::unsettled());
+            }
             let opened = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             is_settled = settle(&opened)?;
             opened.commit()?;
@@ -454,6 +461,17 @@ mod tests {
         let settle =
             |connection: &Connection| Ok(connection.execute_batch("CREATE TABLE t (n)").map(|()| true)?);
         Open::new(&DbPath::new(path), &Sessions::of_file(path), settle).unwrap()
+    }
+
+    /// Regression: after a reboot, the first commands on a file of a million keys ended with "no answer",
+    /// and that one should see that the file runs.
+    #[test]
+    fn a_caller_learns_what_takes_long_after_a_reboot() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("leases.db");
+        let error = Open::new(&DbPath::new(&path), &Sessions::of_file(&path), |_| Ok(false)).unwrap_err();
+        let fault = error.of("file:/x");
+        assert!(!fault.is_lasting() && fault.reason.contains("before the restart"), "{fault}");
     }
 
     #[test]

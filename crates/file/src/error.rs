@@ -21,12 +21,14 @@ pub(crate) struct FileError {
     pub(crate) reopen: bool,
     /// True if SQLite could not write or create a file, and does not say why.
     unwritten: bool,
+    /// True if the file is to be opened again at once, because leases of another boot are left.
+    pub(crate) unsettled: bool,
 }
 
 impl FileError {
     pub(crate) fn lasting(reason: impl fmt::Display) -> Self {
         let (kind, cause) = (FaultKind::Lasting, FaultCause::Other);
-        Self { kind, cause, reason: reason.to_string(), reopen: true, unwritten: false }
+        Self { kind, cause, reason: reason.to_string(), reopen: true, unwritten: false, unsettled: false }
     }
 
     pub(crate) fn passing(reason: impl fmt::Display) -> Self {
@@ -36,6 +38,13 @@ impl FileError {
     /// The same, if another process keeps the file from serving and the reason says what to do.
     pub(crate) fn not_serving(reason: impl fmt::Display) -> Self {
         Self { cause: FaultCause::NotServing, ..Self::passing(reason) }
+    }
+
+    /// An error for a file of so many keys that the leases of another boot are voided in several calls.
+    pub(crate) fn unsettled() -> Self {
+        let reason = "the leases from before the restart of this machine are being ended, which takes seconds with a million keys: \
+                      try again";
+        Self { unsettled: true, ..Self::not_serving(reason) }
     }
 
     /// An error for a record that Leasehold cannot have written.

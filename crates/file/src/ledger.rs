@@ -41,6 +41,8 @@ pub struct Ledger {
     is_mortal: bool,
     subscribers: Option<Arc<dyn Subscribers + Send + Sync>>,
     open: Option<Open>,
+    /// True if leases of another boot are left, whose end took too long for the last call.
+    is_unsettled: bool,
 }
 
 /// The state of a key for which somebody in this process waits.
@@ -60,7 +62,17 @@ impl Ledger {
         let name = db_path.name().into();
         let sessions = Arc::new(Sessions::of_file(db_path.path()));
         let clock = MachineClock::of(runtime);
-        Self { db_path, name, clock, boot: None, sessions, is_mortal: false, subscribers: None, open: None }
+        Self {
+            db_path,
+            name,
+            clock,
+            boot: None,
+            sessions,
+            is_mortal: false,
+            subscribers: None,
+            open: None,
+            is_unsettled: false,
+        }
     }
 
     /// The same, as if the machine had been booted under this id.
@@ -199,6 +211,11 @@ impl Ledger {
         self.db_path.path()
     }
 
+    /// Returns true if the file should be opened again at once, which takes up to half a second.
+    pub(crate) const fn is_unsettled(&self) -> bool {
+        self.is_unsettled
+    }
+
     /// Returns true if the log should be moved into the file, which takes as long as the disk does.
     pub(crate) fn has_long_log(&self) -> bool {
         self.open.as_ref().is_some_and(Open::has_long_log)
@@ -284,7 +301,9 @@ impl Ledger {
                 return Ok(None);
             }
             self.abandon();
-            self.open = Some(self.open_anew()?);
+            let opened = self.open_anew();
+            self.is_unsettled = opened.as_ref().is_err_and(|error| error.unsettled);
+            self.open = Some(opened?);
         }
         let Some(open) = &self.open else { return Ok(None) };
         let Some(transaction) = open.begin(begin, patience)? else { return Ok(None) };

@@ -54,7 +54,7 @@ impl StoreWorker {
 
     /// How long the thread may sleep if nobody sends it anything; `None` for no limit.
     pub(crate) fn rest(&mut self) -> Option<Duration> {
-        if !self.left_over.is_empty() || self.ledger.has_long_log() {
+        if !self.left_over.is_empty() || self.ledger.has_long_log() || self.ledger.is_unsettled() {
             return Some(Duration::ZERO);
         }
         if !self.is_watched && self.notifier.waiting.has_waiters() {
@@ -66,7 +66,10 @@ impl StoreWorker {
 
     /// Does background work: a left-over request, or a check of the keys with waiters.
     pub(crate) fn tidy(&mut self) {
-        if self.ledger.has_long_log() {
+        if self.ledger.is_unsettled() {
+            // An error is one of the next request, too.
+            let _ = self.ledger.open();
+        } else if self.ledger.has_long_log() {
             self.ledger.shorten_log();
         } else if !self.left_over.is_empty() {
             self.clear();
