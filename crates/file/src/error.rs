@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
 use leasehold_core::{Escaped, Fault, FaultCause, FaultKind};
 use rusqlite::{ErrorCode, ffi};
 use rustix::io::Errno;
 
+use crate::connection::BUSY_LIMIT;
 use crate::shortage;
 use crate::writer::Writer;
 
@@ -122,6 +124,11 @@ impl FileError {
     /// Adds what can be found out afterwards: who blocked the file, or why it could not be written.
     pub(crate) fn explained(mut self, file: &Path, log: [&Path; 2]) -> Self {
         let is_busy = self.cause == FaultCause::TimedOut;
+        if is_busy && was_written_lately(log[0]) {
+            self.reason =
+                "the file is busy: so many processes use it that this one had no turn for a second".into();
+            return self;
+        }
         let writer = Some(file).filter(|_| is_busy).and_then(Writer::of);
         if let Some(writer) = writer.filter(|writer| !writer.is_this_process()) {
             self.reason = format!("the file is busy: {writer}");
@@ -134,6 +141,14 @@ impl FileError {
         let shortage = if self.unwritten { too_large().or_else(refused) } else { None };
         shortage.unwrap_or(self)
     }
+}
+
+/// Returns true if a log was written while a request waited for it. Then no process kept the file for all
+/// of that time, and none is searched for: that stops all file locks of the machine for a moment, which
+/// would make a file that thousands of processes use still busier.
+fn was_written_lately(log: &Path) -> bool {
+    let written = log.metadata().and_then(|found| found.modified()).ok();
+    written.and_then(|at| SystemTime::now().duration_since(at).ok()).is_some_and(|ago| ago < BUSY_LIMIT)
 }
 
 impl From<rusqlite::Error> for FileError {
@@ -168,6 +183,8 @@ impl From<rusqlite::Error> for FileError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     fn sqlite(code: i32) -> FileError {
@@ -185,6 +202,20 @@ mod tests {
             assert!(!error.reopen && error.reason.contains(word));
             assert_eq!(error.of("file:/x").kind, kind);
         }
+    }
+
+    /// Regression: when more than a thousand processes began to wait at once, each of them searched the
+    /// kernel's list of locks for the process that kept the file, and named one that did not. The kernel
+    /// stops all file locks while it writes the list, so most processes got no turn for ten seconds.
+    #[test]
+    fn a_file_that_others_wrote_meanwhile_was_kept_by_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let [file, wal, shm] = ["l.db", "l.db-wal", "l.db-shm"].map(|name| directory.path().join(name));
+        let written = File::create(&wal).unwrap();
+        let explained = || FileError::busy().explained(&file, [&wal, &shm]).reason;
+        assert!(explained().contains("so many processes use it"), "{}", explained());
+        written.set_modified(SystemTime::now() - BUSY_LIMIT).unwrap();
+        assert!(explained().contains("another process kept it"), "{}", explained());
     }
 
     #[test]
