@@ -6,7 +6,8 @@ use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold::{Event as Change, Events, Fault, FaultKind, Holder, HolderInfo, Key, KeyState, Locks, Owner};
-use rustix::termios::tcgetwinsize;
+use rustix::process::getpgrp;
+use rustix::termios::{tcgetpgrp, tcgetwinsize};
 use tokio::time::{sleep_until, timeout};
 
 use crate::cut::cut_amid;
@@ -50,7 +51,7 @@ pub(crate) struct WaitReporter<'a> {
     /// The last fault of the store since then.
     fault: Option<Fault>,
     silence_told: bool,
-    rewrites: bool,
+    may_rewrite: bool,
 }
 
 impl<'a> WaitReporter<'a> {
@@ -73,7 +74,7 @@ impl<'a> WaitReporter<'a> {
             silent_since: Some(Instant::now()),
             fault: None,
             silence_told: false,
-            rewrites: !request.quiet && !is_dumb() && io::stderr().is_terminal(),
+            may_rewrite: !request.quiet && !is_dumb() && io::stderr().is_terminal(),
         }
     }
 
@@ -126,7 +127,7 @@ impl<'a> WaitReporter<'a> {
 
     /// Looks at the lock, if somebody wants to know: a queued waiter is notified only of its turn.
     async fn look(&mut self) {
-        let wanted = self.rewrites || self.request.status.is_heard() || self.is_line_due();
+        let wanted = self.rewrites() || self.request.status.is_heard() || self.is_line_due();
         let Some(wait) = self.wait.as_mut().filter(|_| wanted) else { return };
         let looked = timeout(FRAME, self.locks.inspect(wait.held_by.key.as_bytes())).await;
         let Ok(Ok(state)) = looked else { return };
@@ -167,7 +168,7 @@ impl<'a> WaitReporter<'a> {
 
     fn write(&mut self) {
         let Some(wait) = &self.wait else { return };
-        if self.rewrites {
+        if self.rewrites() {
             // Some terminals have no size: they report zero columns.
             let columns = tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
             let width = if columns == 0 { 80 } else { usize::from(columns.max(20)) };
@@ -180,8 +181,14 @@ impl<'a> WaitReporter<'a> {
         }
     }
 
+    /// Returns true if the line on the terminal may be rewritten. In the background it is the shell's, and
+    /// somebody may be typing on it.
+    fn rewrites(&self) -> bool {
+        self.may_rewrite && tcgetpgrp(io::stderr()).map_or(true, |group| group == getpgrp())
+    }
+
     fn is_line_due(&self) -> bool {
-        let Some(wait) = self.wait.as_ref().filter(|_| !self.rewrites && !self.request.quiet) else {
+        let Some(wait) = self.wait.as_ref().filter(|_| !self.rewrites() && !self.request.quiet) else {
             return false;
         };
         let last = self.written.as_ref().map(|(at, last)| (at.elapsed(), *last == wait.held_by.key));

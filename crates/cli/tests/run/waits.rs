@@ -41,6 +41,20 @@ fn a_terminal_shows_one_line_that_is_rewritten_each_second() {
     }
 }
 
+/// Regression: each second, a run that waited in the background erased the line on which its user typed.
+#[test]
+fn a_wait_in_the_background_leaves_the_line_of_the_shell_alone() {
+    let site = Site::new();
+    let holder = holds(&site, "ada@web-3");
+    until("it is held", || site.path("has-ada@web-3").exists());
+    let mut pty = Pty::shell(&site);
+    pty.enters("$L run --within 3s k -- true &");
+    pty.wait_for("not free within 3s");
+    let all = pty.all();
+    assert!(all.contains("; place 1 in the queue, waited ") && !all.contains("\x1b[2K"), "{all:?}");
+    drop(holder);
+}
+
 #[test]
 fn without_a_terminal_a_wait_has_a_line_unless_it_is_to_be_quiet() {
     let site = Site::new();
