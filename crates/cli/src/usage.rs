@@ -106,7 +106,9 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             (None, None, _) => refused(
                 "no --group: name the group of those who are to use the store: `leasehold init --group NAME DIR`",
             ),
-            (None, _, []) => refused("no directory: name the one to make: `leasehold init --group NAME DIR`"),
+            (None, _, directories) if directories.iter().all(|directory| directory.is_empty()) => {
+                refused("no directory: name the one to make: `leasehold init --group NAME DIR`")
+            }
             (None, _, directories) => several(directories, "directories", "init", "name one"),
         },
         Task::Doctor(_) | Task::Bench(_) | Task::Help(_) | Task::Pages(_) | Task::Completions(_) => None,

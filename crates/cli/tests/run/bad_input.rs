@@ -49,7 +49,7 @@ const WRONG: [(&[&str], &str); 41] = [
 ];
 
 /// Senseless lines of all tasks, with the error and the hint if any. `''` is an empty word.
-const WRONG_TASKS: [(&str, &str, &str); 74] = [
+const WRONG_TASKS: [(&str, &str, &str); 75] = [
     ("walk", "no task walk", ""),
     ("run k --", "no command", ""),
     ("run k", "no -- before it", "leasehold run k -- COMMAND"),
@@ -122,6 +122,8 @@ const WRONG_TASKS: [(&str, &str, &str); 74] = [
     ("bench --store file:/x redis://127.0.0.1:1", "name all of them in one way", ""),
     ("bench tmp/x.db", "the store is not a URL", ""),
     ("init --group g", "no directory", ""),
+    // Regression: it was said that the working directory is unknown.
+    ("init --group g ''", "no directory", ""),
     ("init d", "no --group", ""),
     ("init --store redis://127.0.0.1:1", "only a PostgreSQL store has tables", ""),
     // Regression: it was refused as a kind of store that is not known, in a list that names it.
