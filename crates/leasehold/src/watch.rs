@@ -220,11 +220,15 @@ impl Watch {
     fn next_job(&self, now: Instant, at_once: usize) -> (Instant, Job) {
         let (scan_at, from) = match (self.from, self.pass_began) {
             (Some(from), Some(_)) if from != ScanPosition::default() => (now, from),
-            (_, Some(began)) => (began + Self::BETWEEN_WALKS, ScanPosition::default()),
+            // The last pass may have taken longer than that.
+            (_, Some(began)) => ((began + Self::BETWEEN_WALKS).max(now), ScanPosition::default()),
             (_, None) => (now, ScanPosition::default()),
         };
+        // What a pass has found is inspected before the next pass begins.
+        let scan_is_next =
+            self.walks_next && (from != ScanPosition::default() || self.uninspected.is_empty());
         match self.inspection(now, at_once) {
-            Some((at, keys)) if at <= scan_at && !(scan_at <= now && self.walks_next) => {
+            Some((at, keys)) if at <= scan_at && !(scan_at <= now && scan_is_next) => {
                 (at, Job::Inspect(keys))
             }
             _ => (scan_at, Job::Scan(from)),
