@@ -19,16 +19,12 @@ use rustix::io::Errno;
 
 use crate::census::{Entry, FileId, Opening};
 use crate::db_path::{DbPath, DirectoryState};
-use crate::error::FileError;
+use crate::error::{BUSY_LIMIT, FileError};
 use crate::logs::Logs;
 use crate::schema;
 use crate::sessions::Sessions;
 use crate::users::Users;
 use crate::writer::is_set_up_now;
-
-/// How long a transaction waits for those of other processes, which take far less than a millisecond,
-/// except for one in a thousand that moves the log. A longer wait would be considered a hang.
-pub(crate) const BUSY_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long a call voids the leases of another boot: callers should learn soon what takes long.
 const SETTLED_AT_ONCE: Duration = Duration::from_millis(500);

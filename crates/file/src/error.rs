@@ -3,15 +3,18 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use leasehold_core::{Escaped, Fault, FaultCause, FaultKind};
 use rusqlite::{ErrorCode, ffi};
 use rustix::io::Errno;
 
-use crate::connection::BUSY_LIMIT;
 use crate::shortage;
 use crate::writer::Writer;
+
+/// How long a transaction waits for those of other processes, which take far less than a millisecond,
+/// except for one in a thousand that moves the log. A longer wait would be considered a hang.
+pub(crate) const BUSY_LIMIT: Duration = Duration::from_secs(1);
 
 /// A fault without the name of its store.
 #[derive(Debug)]

@@ -9,4 +9,5 @@ pub(crate) mod lent;
 pub(crate) mod link;
 pub(crate) mod push_health;
 pub(crate) mod route;
+pub(crate) mod send;
 pub(crate) mod subscription;

@@ -598,7 +598,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "what a server says before it closes a new connection is lost",
-        file: "crates/redis/src/connection/route.rs",
+        file: "crates/redis/src/connection/send.rs",
         from: "exchange.now_or_never(),",
         to: "None,",
         tests: &[(Store, "outages::what_a_server_says_before_it_closes_the_connection_is_reported")],

@@ -137,7 +137,7 @@ async fn a_task_does_not_wait_for_another_process_but_the_thread_does() {
         let mut request = store.grant(&attempt, wait_mode);
         assert!(poll(&mut request).is_pending());
         let took = begun.elapsed();
-        assert!(took < crate::connection::BUSY_LIMIT / 2, "{is_first} {wait_mode:?}: {took:?}");
+        assert!(took < crate::error::BUSY_LIMIT / 2, "{is_first} {wait_mode:?}: {took:?}");
         other.execute_batch("COMMIT").unwrap();
         assert!(matches!(request.await, Ok(GrantAnswer::Granted { .. })));
     }

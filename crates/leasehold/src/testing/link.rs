@@ -11,8 +11,9 @@ use leasehold_core::{
     Wake, locked,
 };
 
-use super::process::Outage;
-use super::watched::{ProcessId, Watched};
+use super::flag::ProcessId;
+use super::outage::Outage;
+use super::watched::Watched;
 use super::world_runtime::WorldRuntime;
 use super::world_state::WorldState;
 use crate::memory::MemoryStore;

@@ -61,14 +61,17 @@
 //! here, only the locks stop: the program's own code continues, so that a test can see what it does
 //! with a guard that it had before.
 
+mod flag;
 mod link;
+mod outage;
 mod process;
 mod watched;
 mod world;
 mod world_runtime;
 mod world_state;
 
-pub use process::{Outage, Process};
+pub use outage::Outage;
+pub use process::Process;
 pub use world::World;
 
 #[cfg(doc)]

@@ -1,11 +1,11 @@
-//! One process that has locks in a world, and the ways in which it may not reach the store.
+//! One process that has locks in a world.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
+use super::flag::ProcessId;
 use super::link::Link;
-use super::watched::ProcessId;
+use super::outage::Outage;
 use super::world_runtime::WorldRuntime;
 use super::world_state::WorldState;
 use crate::memory::MemoryStore;
@@ -118,27 +118,4 @@ impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Process").field(&self.0.number).finish()
     }
-}
-
-/// The way in which a store is unreachable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outage {
-    /// The store does not answer: a partition, or a server that hangs. A call ends in a fault after
-    /// half a second of the world's time; if the outage ends before that, the call is served.
-    Silent,
-    /// The store is slow: it serves each call this much later. A call that takes half a second of
-    /// the world's time or longer is not served, and ends in a fault. Waiters are notified as ever.
-    Slow {
-        /// How much later.
-        by: Duration,
-    },
-    /// The server is down: each call ends in a fault at once, as during a restart.
-    Down,
-    /// The store serves requests, but its answers are lost: each call ends in a fault after half a
-    /// second of the world's time. The caller cannot know whether the request was served.
-    AnswersLost,
-    /// The store refuses, and will refuse until somebody repairs it: a wrong password, a missing
-    /// permission.
-    Refused,
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use leasehold_core::{AdminStore as _, BreakNote, HolderInfo, InspectStore as _, Key, KeyState, LeaseBreak};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::process::{Outage, Process};
+use super::outage::Outage;
+use super::process::Process;
 use super::world_runtime::WorldRuntime;
 use super::world_state::WorldState;
 use crate::memory::MemoryStore;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Instant, Runtime};
 
-use super::watched::{ProcessId, Watched};
+use super::flag::ProcessId;
+use super::watched::Watched;
 use super::world_state::WorldState;
 use crate::runtime::TokioRuntime;
 

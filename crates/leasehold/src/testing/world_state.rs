@@ -11,8 +11,8 @@ use std::time::Duration;
 use leasehold_core::{BoxFuture, Instant, locked};
 use tokio::sync::Notify;
 
-use super::process::Outage;
-use super::watched::{Flag, ProcessId};
+use super::flag::{Flag, ProcessId};
+use super::outage::Outage;
 use crate::runtime::PausedClock;
 
 /// The lease clock's time when a world begins. Not zero, so that a forgotten offset shows.

@@ -9,7 +9,8 @@ use redis::{Cmd, RedisError, ServerError, Value, cmd};
 
 use super::{Client, Source};
 use crate::connection::link::Live;
-use crate::connection::route::{Route, ServerReply, one, say_all, say_one, several};
+use crate::connection::route::Route;
+use crate::connection::send::{ServerReply, one, say_all, say_one, several};
 use crate::fault::{is_of_a_script, is_wrong_type, leads_astray, of_a_script, of_wrong_type};
 use crate::redirect::Redirect;
 use crate::reply::{Decoded, time_of};

@@ -19,7 +19,7 @@ use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
 use crate::connection::answering::Answering;
 use crate::connection::dial::{ANSWERS_WITHIN, BoxStream, CONNECT_LIMIT, Latest, Watched, complaint, dial};
-use crate::connection::route::{driven, unanswered};
+use crate::connection::send::{driven, unanswered};
 use crate::connection::subscription::{OnPush, Subscription, reader};
 use crate::fault::{Faults, of_login, refusal};
 use crate::reply::{is_master, time_of};

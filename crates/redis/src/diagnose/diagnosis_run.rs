@@ -8,7 +8,8 @@ use redis::{Cmd, ServerError};
 
 use crate::address::parameters::Confirmation;
 use crate::client::Client;
-use crate::connection::route::{Route, ServerReply};
+use crate::connection::route::Route;
+use crate::connection::send::ServerReply;
 
 pub(super) struct DiagnosisRun<'a> {
     pub(super) client: &'a Client,

@@ -9,7 +9,7 @@ use leasehold_core::{Fault, Finding, Key, Mark, Severity};
 use redis::{Cmd, Value, cmd};
 
 use super::diagnosis_run::{DiagnosisRun, Setting};
-use crate::connection::route::ServerReply;
+use crate::connection::send::ServerReply;
 use crate::requests::list::{beginning_of, scan, scanned};
 use crate::slot::Side;
 use crate::wire::MARK;

@@ -4,7 +4,8 @@ use leasehold_core::{Attempt, Baseline, Fault, Holder, Key, Ttl};
 use redis::{Value, cmd};
 
 use crate::client::Client;
-use crate::connection::route::{Route, ServerReply, say_one};
+use crate::connection::route::Route;
+use crate::connection::send::{ServerReply, say_one};
 use crate::script::{delete_call, read_batch};
 
 impl Client {

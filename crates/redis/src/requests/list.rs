@@ -7,7 +7,8 @@ use leasehold_core::{Fault, FaultCause, Key, KeyState};
 use redis::{Cmd, ServerError, Value, cmd, from_redis_value};
 
 use crate::client::Client;
-use crate::connection::route::{Route, ServerReply};
+use crate::connection::route::Route;
+use crate::connection::send::ServerReply;
 use crate::redirect::Redirect;
 use crate::reply::state_in;
 use crate::script::inspect_call;

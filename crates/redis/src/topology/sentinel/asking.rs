@@ -15,7 +15,7 @@ use super::{ASKED_FOR, SentinelReply, Sentinels};
 use crate::address::server::ServerAddr;
 use crate::connection::answering::Answering;
 use crate::connection::dial::{ANSWERS_WITHIN, complaint, dial};
-use crate::connection::route::driven;
+use crate::connection::send::driven;
 use crate::fault::of_login;
 
 /// The permissions that a user of a sentinel needs. `docs/wire.md` has the complete line.
