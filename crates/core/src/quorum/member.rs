@@ -17,6 +17,8 @@ pub(super) struct MemberAttempt {
     release: Release,
     /// At its last answer, the member had the lease.
     had: bool,
+    /// At some answer, the member had the lease, so somebody may have broken it there.
+    once_had: bool,
     /// The first fence that the member answered.
     fence: Option<Fence>,
     /// The number of messages that reported a break there since the member last answered about this
@@ -70,8 +72,8 @@ pub enum Rejoin {
     No,
     /// It may take it again.
     Yes,
-    /// A message said that the lease was broken there, and anybody may have sent it; or the member
-    /// lost the lease without an outage. Pass the member's record to
+    /// The member had the lease, or a message said that it was broken there, which anybody may have
+    /// sent. Pass the member's record to
     /// [`handle_last_break`](super::QuorumAttempt::handle_last_break), which decides.
     UnlessBroken,
 }
@@ -85,6 +87,7 @@ impl MemberAttempt {
             given_up: false,
             release: Release::None,
             had: false,
+            once_had: false,
             fence: None,
             rumours: 0,
             broken: false,
@@ -151,14 +154,18 @@ impl MemberAttempt {
     pub(super) fn hears(&mut self, answer: Option<&MemberAnswer>) {
         self.had = false;
         if let Some(MemberAnswer::Grant(GrantAnswer::Granted { fence })) = answer {
-            self.had = true;
+            self.has();
             self.fence.get_or_insert(*fence);
         }
     }
 
     /// Notes that the lease was transferred to this id, as far as anybody knows.
     pub(super) const fn is_successor(&mut self) {
-        self.had = true;
+        self.has();
+    }
+
+    const fn has(&mut self) {
+        (self.had, self.once_had) = (true, true);
     }
 
     /// How it is renewed, for a lease with this fence.
@@ -170,7 +177,7 @@ impl MemberAttempt {
         let rejoin = match fence {
             None => Rejoin::No,
             Some(_) if self.had || self.broken => Rejoin::No,
-            Some(_) if self.rumours > 0 => Rejoin::UnlessBroken,
+            Some(_) if self.once_had || self.rumours > 0 => Rejoin::UnlessBroken,
             Some(_) => Rejoin::Yes,
         };
         MemberRenewal { holder: self.holder, fence, rejoin, rumours: self.rumours }
@@ -195,8 +202,9 @@ impl MemberAttempt {
         if self.had && matches!(has_it, Some(false)) {
             self.hears_of_a_break();
         }
-        self.had = matches!(has_it, Some(true));
-        if self.had {
+        self.had = false;
+        if matches!(has_it, Some(true)) {
+            self.has();
             self.denies(renewal.rumours);
         }
     }
@@ -248,10 +256,10 @@ mod tests {
         had.hears(Some(&granted));
         assert_eq!(rejoin(&had), Rejoin::No);
         had.is_renewed(&had.renewal(Some(fence(7))), None);
-        assert_eq!(rejoin(&had), Rejoin::Yes, "it did not answer since");
+        assert_eq!(rejoin(&had), Rejoin::UnlessBroken, "it did not answer since");
         had.hears(Some(&granted));
         had.hears(None);
-        assert_eq!(rejoin(&had), Rejoin::Yes, "it failed to answer the next request");
+        assert_eq!(rejoin(&had), Rejoin::UnlessBroken, "it failed to answer the next request");
         broken.hears_of_a_break();
         let renewal = broken.renewal(Some(fence(7)));
         assert_eq!(renewal.rejoin, Rejoin::UnlessBroken);
@@ -287,7 +295,7 @@ mod tests {
         id.is_renewed(&renewal, None);
         assert_eq!(id.renewal(Some(fence(7))).rejoin, Rejoin::UnlessBroken, "nobody has read it");
         assert!(id.is_unbroken(&renewal, None), "somebody deleted it");
-        assert_eq!(id.renewal(Some(fence(7))).rejoin, Rejoin::Yes);
+        assert!(!id.may_be_broken());
     }
 
     #[test]

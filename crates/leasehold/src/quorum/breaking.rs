@@ -7,9 +7,9 @@
 //!
 //! Renewals take a lease again at a member that does not have it (`keeping`), but this must not
 //! restore a broken lease. So where the member had the lease at its last answer, the lease is only
-//! renewed. If the member answers that it has lost the lease, or a message reports a break, the
-//! member's record of breaks is read first. The message alone proves nothing, because anybody who
-//! may publish may have sent it.
+//! renewed. If the member has not answered since, answers that it has lost the lease, or a message
+//! reports a break, the member's record of breaks is read first. The message alone proves nothing,
+//! because anybody who may publish may have sent it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -165,15 +165,17 @@ async fn all_of<T>(mut futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     results.into_iter().flatten().collect()
 }
 
-/// Returns true if the member may take a lease again that it does not have, although messages said
-/// that it was broken there. If the member's record of breaks cannot be read, it may not.
+/// Returns true if the member may take a lease again that it had, because its record of breaks does not
+/// say that somebody broke it there. If the record cannot be read, it may not. A store that breaks no
+/// leases has no records.
 async fn is_unbroken(store: &dyn Store, member: usize, kept: &Kept) -> bool {
-    let Ok(admin) = store.admin() else { return false };
     let mut last = None;
-    for key in kept.attempt.claim.keys() {
-        match admin.last_break(key).await {
-            Ok(record) => last = last.max(record.map(|record| record.fence)),
-            Err(_) => return false,
+    if let Some(admin) = store.parts().admin {
+        for key in kept.attempt.claim.keys() {
+            match admin.last_break(key).await {
+                Ok(record) => last = last.max(record.map(|record| record.fence)),
+                Err(_) => return false,
+            }
         }
     }
     kept.shared.machine().handle_last_break(member, &kept.renewal, last)
