@@ -8,7 +8,7 @@ use crate::AnyError;
 use crate::figure::{Figure, shown};
 use crate::machine::Machine;
 use crate::pictures::{self, Picture};
-use crate::targets::TARGETS;
+use crate::targets::{NOT_YET, NotYet, TARGETS};
 use crate::workloads::ALL;
 
 /// One line per figure, in columns.
@@ -120,17 +120,20 @@ pub fn page(figures: &[Figure], machine: &Machine) -> String {
         let _ = writeln!(text, "| {what} | {} | {target} |", shown.join(" | "));
     }
     text += "\n## Missed targets\n\n";
-    let missed: Vec<_> = figures.iter().filter(|figure| figure.met == Some(false)).collect();
-    if missed.is_empty() {
-        text += "No target was missed.\n\n";
-    } else {
-        text += "| figure | measured | quartiles | target |\n|---|---|---|---|\n";
-        for figure in missed {
-            let [value, spread, target, _] = cells(figure);
-            let _ = writeln!(text, "| {} | {value} | {spread} | {target} |", figure.name.replace('/', " · "));
-        }
-        text.push('\n');
+    text += "| figure | measured | quartiles | target |\n|---|---|---|---|\n";
+    for figure in figures.iter().filter(|figure| figure.met == Some(false)) {
+        let [value, spread, target, _] = cells(figure);
+        let _ = writeln!(text, "| {} | {value} | {spread} | {target} |", figure.name.replace('/', " · "));
     }
+    // Only the tests' build still has all functions, and only its test counts these.
+    for NotYet { workload, backend, measure, at_most } in NOT_YET {
+        let target = TARGETS.iter().find(|target| (target.workload, target.measure) == (workload, measure));
+        if let Some(target) = target.filter(|_| measure.ends_with("entered by a lock")) {
+            let name = format!("{workload} · {backend} · {measure}, in the tests' build");
+            let _ = writeln!(text, "| {name} | at most {at_most} |  | {} |", target.bound);
+        }
+    }
+    text.push('\n');
     text += "## The targets and their reasons\n\n| workload | measure | case | target | why |\n|---|---|---|---|---|\n";
     for target in &TARGETS {
         let (workload, measure, case) =
@@ -236,9 +239,17 @@ mod tests {
         let missed =
             "| uncontended · valkey-9.1 · again ÷ bare pair · 16 tasks | 0.500 | 0.400–0.600 | ≥ 0.95 |";
         let page = page(&figures(), &machine());
+        let counted = "files entered by a lock, in the tests' build | at most 48 |  | ≤ 20 |";
         has_in_order(
             &page,
-            &["Abacus 9000, 2 threads, Linux 6.1", summary, "## Missed targets", missed, "## The targets"],
+            &[
+                "Abacus 9000, 2 threads, Linux 6.1",
+                summary,
+                "## Missed targets",
+                missed,
+                counted,
+                "## The targets",
+            ],
         );
         assert!(!page.contains("the same, 64 tasks"), "a row without figures is left out");
     }
@@ -261,11 +272,6 @@ mod tests {
         for (what, [workload, ..]) in SUMMARY {
             assert!(ALL.iter().any(|it| it.name == workload), "{what}");
         }
-    }
-
-    #[test]
-    fn a_page_without_losses_says_so() {
-        assert!(page(&figures()[1..], &machine()).contains("No target was missed."));
     }
 
     #[test]
