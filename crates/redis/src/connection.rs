@@ -1,6 +1,5 @@
 //! Connections: from an address to commands answered in order. Nothing here knows what a lock is.
 
-pub(crate) mod answering;
 pub(crate) mod connect;
 pub(crate) mod dial;
 #[cfg(feature = "fred")]

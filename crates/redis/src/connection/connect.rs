@@ -17,7 +17,6 @@ use redis::{
 use crate::address::access::{Access, Protocol};
 use crate::address::channels::Channels;
 use crate::address::server::ServerAddr;
-use crate::connection::answering::Answering;
 use crate::connection::dial::{ANSWERS_WITHIN, BoxStream, CONNECT_LIMIT, Latest, Watched, complaint, dial};
 use crate::connection::send::{driven, unanswered};
 use crate::connection::subscription::{OnPush, Subscription, reader};
@@ -154,11 +153,7 @@ impl Connector {
             config = config.set_push_sender(reader(Arc::clone(&answered), Arc::clone(tell)));
         }
         let last_read = Arc::new(Latest::default());
-        let stream = Watched {
-            stream: Box::pin(Answering::on(self.dial(addr).await?)),
-            last_read: Arc::clone(&last_read),
-            runtime: Arc::clone(&self.runtime),
-        };
+        let stream = Watched::on(self.dial(addr).await?, Arc::clone(&last_read), Arc::clone(&self.runtime));
         let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
         let (mut connection, driver) = made.map_err(Failed::of)?;
         let mut driver: Driver = Box::pin(driver);

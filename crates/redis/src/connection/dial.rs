@@ -6,7 +6,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold_core::{Fault, FaultCause, Instant, Runtime};
@@ -172,10 +172,22 @@ impl Latest {
 
 /// A stream that notes when something was read from it, even the answer to a call that nobody waits
 /// for any more.
+///
+/// It reads nothing before something has been written. A server that is full or in protected mode says
+/// so at once and closes the connection. That must be read as the answer to the first command, because
+/// redis-rs drops what comes when nothing was asked.
 pub(crate) struct Watched {
-    pub(crate) stream: BoxStream,
-    pub(crate) last_read: Arc<Latest>,
-    pub(crate) runtime: Arc<dyn Runtime>,
+    stream: BoxStream,
+    last_read: Arc<Latest>,
+    runtime: Arc<dyn Runtime>,
+    has_written: bool,
+    reader: Option<Waker>,
+}
+
+impl Watched {
+    pub(crate) const fn on(stream: BoxStream, last_read: Arc<Latest>, runtime: Arc<dyn Runtime>) -> Self {
+        Self { stream, last_read, runtime, has_written: false, reader: None }
+    }
 }
 
 impl AsyncRead for Watched {
@@ -184,6 +196,10 @@ impl AsyncRead for Watched {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.has_written {
+            self.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
         let before = into.filled().len();
         let read = self.stream.as_mut().poll_read(context, into);
         if into.filled().len() > before {
@@ -199,7 +215,12 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.stream.as_mut().poll_write(context, bytes)
+        let written = self.stream.as_mut().poll_write(context, bytes);
+        if written.is_ready() && !self.has_written {
+            self.has_written = true;
+            self.reader.take().into_iter().for_each(Waker::wake);
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

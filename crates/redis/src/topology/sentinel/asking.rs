@@ -1,6 +1,7 @@
 //! Requests to one sentinel.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Fault, FaultCause};
@@ -13,8 +14,7 @@ use redis::{
 
 use super::{ASKED_FOR, SentinelReply, Sentinels};
 use crate::address::server::ServerAddr;
-use crate::connection::answering::Answering;
-use crate::connection::dial::{ANSWERS_WITHIN, complaint, dial};
+use crate::connection::dial::{ANSWERS_WITHIN, Watched, complaint, dial};
 use crate::connection::send::driven;
 use crate::fault::of_login;
 
@@ -47,7 +47,7 @@ impl Sentinels {
             let stream = dial(addr, self.access.tls.as_ref(), &self.faults, &*self.runtime, limit).await?;
             let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
             let login = RedisConnectionInfo::default().set_skip_set_lib_name();
-            let stream = Answering::on(stream);
+            let stream = Watched::on(stream, Arc::default(), Arc::clone(&self.runtime));
             let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
             let (connection, driver) = made.map_err(|error| self.broken(error))?;
             let word = driven(converse(connection), driver).await;
