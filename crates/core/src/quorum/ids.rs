@@ -147,7 +147,7 @@ impl Ids {
     /// Notes that the lease was transferred to this attempt.
     pub(super) fn is_successor(&mut self, fence: Fence) {
         self.stage = Stage::Held { fence };
-        self.current.iter_mut().for_each(MemberAttempt::is_successor);
+        self.current.iter_mut().for_each(|id| id.is_successor(fence));
     }
 
     pub(super) fn is_broken(&mut self, member: usize, holder: Holder) -> bool {

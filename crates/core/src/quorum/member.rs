@@ -17,9 +17,8 @@ pub(super) struct MemberAttempt {
     release: Release,
     /// At its last answer, the member had the lease.
     had: bool,
-    /// At some answer, the member had the lease, so somebody may have broken it there.
-    once_had: bool,
-    /// The first fence that the member answered.
+    /// The first fence with which the member had the lease, as far as is known: somebody may have broken
+    /// it there since.
     fence: Option<Fence>,
     /// The number of messages that reported a break there since the member last answered about this
     /// lease. Anybody who may publish may have sent them. An answer that the lease is gone counts as
@@ -87,7 +86,6 @@ impl MemberAttempt {
             given_up: false,
             release: Release::None,
             had: false,
-            once_had: false,
             fence: None,
             rumours: 0,
             broken: false,
@@ -154,18 +152,20 @@ impl MemberAttempt {
     pub(super) fn hears(&mut self, answer: Option<&MemberAnswer>) {
         self.had = false;
         if let Some(MemberAnswer::Grant(GrantAnswer::Granted { fence })) = answer {
-            self.has();
-            self.fence.get_or_insert(*fence);
+            self.has(Some(*fence));
         }
     }
 
     /// Notes that the lease was transferred to this id, as far as anybody knows.
-    pub(super) const fn is_successor(&mut self) {
-        self.has();
+    pub(super) const fn is_successor(&mut self, fence: Fence) {
+        self.has(Some(fence));
     }
 
-    const fn has(&mut self) {
-        (self.had, self.once_had) = (true, true);
+    const fn has(&mut self, fence: Option<Fence>) {
+        self.had = true;
+        if self.fence.is_none() {
+            self.fence = fence;
+        }
     }
 
     /// How it is renewed, for a lease with this fence.
@@ -177,7 +177,7 @@ impl MemberAttempt {
         let rejoin = match fence {
             None => Rejoin::No,
             Some(_) if self.had || self.broken => Rejoin::No,
-            Some(_) if self.once_had || self.rumours > 0 => Rejoin::UnlessBroken,
+            Some(_) if self.fence.is_some() || self.rumours > 0 => Rejoin::UnlessBroken,
             Some(_) => Rejoin::Yes,
         };
         MemberRenewal { holder: self.holder, fence, rejoin, rumours: self.rumours }
@@ -204,7 +204,7 @@ impl MemberAttempt {
         }
         self.had = false;
         if matches!(has_it, Some(true)) {
-            self.has();
+            self.has(renewal.fence);
             self.denies(renewal.rumours);
         }
     }
