@@ -12,8 +12,8 @@ use crate::Guard;
 use crate::runtime::TokioRuntime;
 
 /// Creates the tables of the store at a URL, unless they exist. The user must be allowed to create
-/// a schema in the database; `leasehold init --store URL` does the same. This must be called within
-/// a tokio runtime.
+/// a schema in the database, or tables in that schema if it exists; `leasehold init --store URL` does
+/// the same. This must be called within a tokio runtime.
 ///
 /// # Errors
 ///

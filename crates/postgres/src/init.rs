@@ -39,7 +39,7 @@ pub enum InitOutcome {
 }
 
 /// Creates the tables of the store at a URL. The user must be allowed to create a schema in the
-/// database.
+/// database, or tables in that schema if it exists.
 ///
 /// # Errors
 ///

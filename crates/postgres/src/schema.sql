@@ -3,7 +3,12 @@
 -- Everything that happens to a key happens under a row lock on its row of "lease", so the other
 -- tables need no locks of their own.
 
-CREATE SCHEMA IF NOT EXISTS {s};
+-- IF NOT EXISTS would need the right to create a schema even if this one exists.
+DO $$ BEGIN
+    IF to_regnamespace('{s}') IS NULL THEN
+        CREATE SCHEMA {s};
+    END IF;
+END $$;
 
 CREATE TABLE {s}.meta (name text PRIMARY KEY, value text NOT NULL);
 

@@ -25,6 +25,19 @@ async fn begun<'a>(db: &'a mut Client, locks: &str) -> Transaction<'a> {
     transaction
 }
 
+/// Regression: to make the tables in a schema that an administrator had made, a user needed the right
+/// to make schemas.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_owner_of_a_schema_who_may_create_no_other_can_make_the_tables_there() {
+    let (server, db) = served().await;
+    let url = format!("{}?schema=locks", role(&db, &server, &[]).await);
+    let error = init(&url).await.unwrap_err().to_string();
+    assert!(error.contains("permission denied for database"), "{error}");
+    db.batch_execute("CREATE SCHEMA locks AUTHORIZATION web").await.unwrap();
+    init(&url).await.unwrap();
+    take(&process(&url, 5 * SECOND).await, "k").await.release().await.unwrap();
+}
+
 /// A transaction of the store uses its own settings, whatever the role's are.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_is_serializable_and_read_only_and_impatient_takes_locks_as_any_other() {
