@@ -43,6 +43,9 @@ impl Inner {
     async fn look(&self, role: StoreRole, brought: &mut Diagnosis) -> Result<(), Fault> {
         let live = connect(&self.address, &self.faults, &self.runtime, None).await?;
         self.times(&live.client, brought).await?;
+        // A pooler may refuse transactions.
+        let transaction = self.scope.rows(&live.client, &self.scope.sql.clock, &[]);
+        self.asked(self.patience(), transaction).await?;
         let facts = Facts::ask(&live.client, &self.address.schema, &self.scope.sql);
         let facts = self.asked(self.patience(), facts).await?;
         // A quorum finds out that two names lead to the same tables.

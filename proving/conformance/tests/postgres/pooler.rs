@@ -195,4 +195,8 @@ async fn a_pooler_in_statement_mode_is_refused_at_once_and_the_error_says_what_t
     let refused = locks.mutex_all(["a", "b"]).lock().await;
     let Err(LockError::Refused { fault, .. }) = &refused else { panic!("{refused:?}") };
     assert!(fault.to_string().contains("use transaction mode"), "{fault}");
+    // Regression: the doctor found nothing unsafe, and took the pooler for one in transaction mode.
+    let findings = locks.diagnose().await;
+    let unsafe_ = findings.iter().find(|finding| finding.severity == Severity::Unsafe);
+    assert!(unsafe_.is_some_and(|finding| finding.what.contains("use transaction mode")), "{findings:?}");
 }
