@@ -77,8 +77,17 @@ fn disk(at: &Arc<str>, facts: &Facts) -> Vec<Finding> {
 }
 
 fn replication(at: &Arc<str>, facts: &Facts) -> Option<Finding> {
-    if facts.replicas.is_empty() || !facts.setting("synchronous_standby_names").is_empty() {
-        return None;
+    let is_awaited = !facts.setting("synchronous_standby_names").is_empty();
+    match (is_awaited, facts.replicas.is_empty()) {
+        (true, true) if !facts.is_standby => {
+            let what = "synchronous_standby_names is set, and no replica is connected";
+            let why = "nothing is committed before one is, so that no lock can be taken or renewed here";
+            let advice = "see why the replicas are not connected, or empty synchronous_standby_names";
+            let finding = Finding::new(Severity::Unsafe, "replication", at, what, why);
+            return Some(finding.advice(advice));
+        }
+        (false, false) => {}
+        _ => return None,
     }
     let what = format!("replicas: {}, none of them synchronous", facts.replicas.len());
     let why = "a failover may lose the last grants, and two then hold a lock; leasehold.check still refuses the former holder";
@@ -168,7 +177,10 @@ mod tests {
     fn replicas_are_a_danger_only_while_none_is_waited_for() {
         let behind: fn(&mut Facts) = |facts| facts.replicas = vec!["walreceiver".into()];
         assert_eq!(warned(&[], behind), ["replication"]);
-        assert_eq!(warned(&[("synchronous_standby_names", "ANY 1 (*)")], behind), [""; 0]);
+        let awaited = [("synchronous_standby_names", "ANY 1 (*)")];
+        assert_eq!(warned(&awaited, behind), [""; 0]);
+        // Regression: nothing was found, while each request waited for a replica in vain.
+        assert_eq!(warned(&awaited, |_| {}), ["replication"]);
     }
 
     #[test]
