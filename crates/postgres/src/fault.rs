@@ -9,7 +9,7 @@ use std::sync::Arc;
 use leasehold_core::{Escaped, Fault, FaultCause};
 use tokio_postgres::error::{DbError, SqlState};
 
-use crate::transaction_error::TransactionError;
+use crate::transaction_error::{TransactionError, ends_the_connection};
 
 /// Creates the faults of one store.
 #[derive(Clone, Debug)]
@@ -134,7 +134,8 @@ impl Faults {
             SqlState::INVALID_CATALOG_NAME => {
                 self.lasting(format_args!("{message}: create it, or name another in the URL"))
             }
-            SqlState::DISK_FULL => self
+            // A server that crashes has perhaps committed the request.
+            SqlState::DISK_FULL if !ends_the_connection(said) => self
                 .lasting(format_args!(
                     "the server's disk is full ({message}), so nothing was taken or changed: free some space"
                 ))
@@ -247,5 +248,37 @@ fn said(error: &TransactionError) -> Option<&DbError> {
     match error {
         TransactionError::Client(error) => error.as_db_error(),
         TransactionError::Damaged(_) | TransactionError::Silent => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio_postgres::NoTls;
+
+    use super::*;
+
+    /// Regression: a server without space for its log crashed, and its answer counted as a refusal, so
+    /// that what it may have granted was not released.
+    #[tokio::test]
+    async fn a_server_that_crashes_on_a_full_disk_has_not_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = format!("host=127.0.0.1 port={} user=u", listener.local_addr().unwrap().port());
+        let faults = Faults { store: "s".into(), init: "init".into() };
+        for (severity, is_lasting) in [("ERROR", true), ("PANIC", false)] {
+            let said = format!("S{severity}\0V{severity}\0C53100\0Mno space\0\0");
+            let length = u32::try_from(said.len() + 4).unwrap().to_be_bytes();
+            let answer = [b"E", &length[..], said.as_bytes()].concat();
+            let server = async {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                socket.read_u32().await.unwrap();
+                socket.write_all(&answer).await.unwrap();
+                socket
+            };
+            let (connected, _) = tokio::join!(tokio_postgres::connect(&config, NoTls), server);
+            let fault = faults.of_error(&connected.err().unwrap());
+            assert_eq!(fault.is_lasting(), is_lasting, "{fault}");
+        }
     }
 }

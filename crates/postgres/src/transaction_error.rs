@@ -30,7 +30,7 @@ impl TransactionError {
     }
 }
 
-fn ends_the_connection(said: &DbError) -> bool {
+pub(crate) fn ends_the_connection(said: &DbError) -> bool {
     // Class 08 is of a pooler that lost its connection to the server, which may still be at work.
     said.code().code().starts_with("08")
         || matches!(said.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
