@@ -150,6 +150,9 @@ impl State {
     }
 }
 
+/// A caller that comes back so much later than it was asked to was stopped, or its machine slept.
+const STOPPED: Duration = Duration::from_secs(2);
+
 /// The requests since the last answer.
 #[derive(Clone, Debug)]
 struct Silence {
@@ -298,6 +301,15 @@ impl Acquire {
     pub fn next(&mut self, now: Instant) -> Step {
         if let State::Over(outcome) = &self.state {
             return Step::Done(Outcome::clone(outcome));
+        }
+        // That says nothing about the store, so it is asked again.
+        if let Some(silence) = &mut self.silence
+            && now >= silence.since + self.outage_limit + STOPPED
+        {
+            silence.since = now;
+            if matches!(self.state, State::Asking { .. }) {
+                self.state = State::Ready;
+            }
         }
         let outage = self.silence.as_ref().map(|silence| silence.since + self.outage_limit);
         if outage.is_some_and(|end| now >= end) {

@@ -248,6 +248,26 @@ fn a_waiter_gives_up_at_its_deadline_and_reports_its_position() {
     assert_eq!(machine.next(START + 5 * SECOND), Step::Done(outcome));
 }
 
+/// Regression: a waiter that was stopped during a request, or during an outage, for longer than the
+/// outage limit failed as it woke, although the store served all others.
+#[test]
+fn a_caller_that_was_stopped_asks_again_and_gives_the_store_the_outage_limit() {
+    let woken = START + 3600 * SECOND;
+    let mut asking = acquire(None);
+    asking.handle_sent(START);
+    assert_eq!(asking.next(woken), Step::Ask);
+    asking.handle_sent(woken);
+    assert_eq!(asking.next(woken + SECOND), Step::WaitUntil(woken + 10 * SECOND));
+    let mut failing = acquire(None);
+    fail(&mut failing, START, passing());
+    assert_eq!(failing.next(woken), Step::Ask);
+    let mut late = acquire(None);
+    late.handle_sent(START);
+    late.handle_fault(woken, passing());
+    assert!(rests(&mut late, woken) < woken + SECOND);
+    assert!(matches!(late.next(woken + 10 * SECOND), Step::Done(Err(NotGranted::Silent { .. }))));
+}
+
 /// Regression: the holder that an answer had named before the outage was reported as if it still held.
 #[test]
 fn a_wait_that_ends_while_the_store_fails_is_an_outage_and_not_contention() {
