@@ -119,7 +119,7 @@ impl LocksBuilder {
 
     /// Sets how long requests wait for a store that does not answer; 10 s by default. That is
     /// longer than most failovers and restarts, and shorter than people wait before they
-    /// investigate.
+    /// investigate. It begins anew if the process was stopped or the machine slept meanwhile.
     pub const fn outage_limit(mut self, limit: Duration) -> Self {
         self.defaults.outage_limit = limit;
         self
