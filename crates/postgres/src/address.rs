@@ -153,6 +153,9 @@ fn server_addrs(
         if !hosts.is_empty() {
             return refuse("the store URL has the host twice: leave the parameter out");
         }
+        if host.contains(',') && !host.starts_with('/') {
+            return refuse("several hosts stand before the path: postgres://HOST:PORT,HOST:PORT/DATABASE");
+        }
         return server_addr(&host, default_port.unwrap_or(PORT)).map(|server_addr| vec![server_addr]);
     }
     if hosts.is_empty() {
@@ -284,6 +287,13 @@ mod tests {
             assert_eq!(format!("{address:?}"), format!("{again:?}"), "{url}");
         }
         assert_eq!(parse("postgres://dom%2Fw@h/a%20b").name, "postgres://dom%2Fw@h/a%20b");
+    }
+
+    /// Regression: the error was about characters to encode. libpq takes several hosts there.
+    #[test]
+    fn several_hosts_in_the_parameter_are_refused_and_the_error_says_where_they_stand() {
+        let Err(Misuse::Url { reason }) = Address::parse("postgres:///app?host=a,b") else { panic!() };
+        assert!(reason.contains("before the path"), "{reason}");
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl PostgresStore {
     /// | `password-file=/path` | | the password, alone in a file that others cannot read; read for each connection |
     /// | `target_session_attrs=read-write` or `any` | `read-write` for several hosts | which of several servers will do |
     /// | `call-limit=500ms` | 500 ms, and never above a quarter of the ttl | how long an answer may take; a quorum waits for a member for 600 ms at most |
-    /// | `host=`, `port=`, `user=`, `password=` | | the same as in front, as libpq takes them |
+    /// | `host=`, `port=`, `user=`, `password=` | | the same as in front, as libpq takes them; `host=` names one host |
     ///
     /// # Errors
     ///
