@@ -4,6 +4,8 @@ _leasehold_here() {
     local at cur=${COMP_WORDS[COMP_CWORD]}
     for ((at = 1; at < COMP_CWORD; at++)); do
         [[ ${COMP_WORDS[at]} == -- ]] || continue
+        # Otherwise bash does not quote blanks, and takes a directory for the whole word.
+        compopt -o filenames
         if ((COMP_CWORD == at + 1)); then
             mapfile -t COMPREPLY < <(compgen -c -- "$cur")
         else

@@ -134,6 +134,8 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
     }
     site.outcome(&["every", "2h", "marked:one", "--", "true"]).silent(0);
     let _spaced = site.holder(&["app:my job"]);
+    // Regression: a file behind -- was completed without its quotes, and a directory without its slash.
+    std::fs::create_dir(site.path("one folder")).unwrap();
     // Typed by hand, with a tab at the end.
     let mut bash =
         Pty::start(&site, "env", &[&format!("PATH={}", path()), "bash", "--norc", "--noprofile", "-i"]);
@@ -151,6 +153,7 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
         ("ls --a".into(), "--all "),
         ("help exit".into(), "exit-codes "),
         ("run k -- setsi".into(), "setsid "),
+        (format!("run k -- ls {}", site.path("one\\ fol").display()), "folder/"),
         ("run --outage-l".into(), "--outage-limit "),
     ] {
         let word = typed.rsplit(' ').next().unwrap();
