@@ -1,15 +1,21 @@
 //! Diagnosis: searches the file and its surroundings for dangers to its locks. Creates nothing.
 
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{Diagnosis, Finding, Severity};
 use nix::unistd::{Gid, Group};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
 
 use crate::census::Opening;
-use crate::db_path::DbPath;
+use crate::db_path::{DbPath, beside};
 use crate::error::FileError;
+use crate::logs::Logs;
 use crate::schema;
 use crate::sessions::Sessions;
 use crate::users::Users;
@@ -64,8 +70,40 @@ fn look(db_path: &DbPath) -> Result<Option<Users>, FileError> {
         && !opening.has_open(file)
     {
         schema::look(db_path.path())?;
+        // A file system that became read-only after an error tells only those who open a file.
+        File::options()
+            .write(true)
+            .open(db_path.path())
+            .map_err(|error| FileError::io("write to", db_path.path(), &error))?;
+        // Who is busy now is no finding.
+        look_inside(db_path).or_else(|error| if error.is_shortage() { Ok(()) } else { Err(error) })?;
     }
     Ok(users)
+}
+
+/// Reads the tables, without creating a log. Only without a connection of this process.
+fn look_inside(db_path: &DbPath) -> Result<(), FileError> {
+    // SQLite would finish the creation of the tables that a power cut interrupted.
+    if beside(db_path.path(), "-journal").exists() {
+        return Ok(());
+    }
+    let escaped = |byte: &u8| match byte {
+        b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => char::from(*byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    let path: String = db_path.path().as_os_str().as_bytes().iter().map(escaped).collect();
+    // A file without a log has no user, and would get a log by being read in another way.
+    let (log, as_it_stands) = match Logs::beside(db_path) {
+        None => (None, "?immutable=1"),
+        log => (log, ""),
+    };
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(format!("file:{path}{as_it_stands}"), flags)?;
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    let read = schema::try_tables(&connection);
+    if Logs::beside(db_path) == log { read } else { Ok(()) }
 }
 
 /// The file or its directory, if others can write it, and the mode that prevents it.

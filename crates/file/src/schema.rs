@@ -177,6 +177,21 @@ fn refuse_another_boot(boot: &BootId, sessions: &Sessions) -> Result<(), FileErr
     })
 }
 
+/// Reads something of each table, as far as there are any, to find damage that every request would meet.
+pub(crate) fn try_tables(connection: &Connection) -> Result<(), FileError> {
+    if is_empty(connection)? {
+        return Ok(());
+    }
+    judge(number(connection, "application_id")?, number(connection, "user_version")?)?;
+    voided(connection)?;
+    for table in ["record", "waiter", "struck", "share", "mark", "broken"] {
+        for end in ["min", "max"] {
+            connection.query_row(&format!("SELECT {end}(key) FROM {table}"), [], |_| Ok(()))?;
+        }
+    }
+    Ok(())
+}
+
 /// When leases may last have been forgotten: by a new file, or after a reboot.
 pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, FileError> {
     let voided: Option<i64> = connection

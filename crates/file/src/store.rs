@@ -368,7 +368,7 @@ impl AdminStore for FileStore {
         Box::pin(self.ask(move |worker| worker.ledger().list_breaks(&prefix)))
     }
 
-    /// Inspects the file only from outside, so that it works even for a file that cannot be used.
+    /// Inspects the file without opening the store, so that it works even for a file that cannot be used.
     fn diagnose(&self, _: StoreRole) -> BoxFuture<'_, Diagnosis> {
         Box::pin(async { crate::diagnose::diagnose(&self.path, &self.name) })
     }

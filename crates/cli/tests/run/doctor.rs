@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
+use rusqlite::Connection;
 use serde_json::Value;
 use servers::{Flavor, Server};
 
@@ -213,6 +214,28 @@ fn a_remedy_for_a_file_leaves_the_access_of_those_who_share_its_directory() {
     fs::hard_link(&file, site.path("shared/other")).unwrap();
     let done = looks().silent(2).out_has(&["has another name too"]);
     assert!(!done.out.contains("chmod"), "{done:?}");
+}
+
+/// Regression: only the first bytes were read, so a file that was cut off was good, although every run was
+/// refused. It is read with the log next to it, and also alone, without making another log.
+#[test]
+fn a_file_that_was_cut_off_is_damaged_with_its_log_and_without_it() {
+    let site = Site::new();
+    site.outcome(&["run", "k", "--", "true"]).silent(0);
+    let file = fs::File::options().write(true).open(site.path("leases.db")).unwrap();
+    let log = ["leases.db-wal", "leases.db-shm"].map(|name| site.path(name));
+    assert!(log.iter().all(|path| path.exists()));
+    doctor(&site, &[]).silent(0);
+    let moved = Connection::open(site.path("leases.db")).unwrap();
+    moved.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    for with_log in [true, false] {
+        file.set_len(3000).unwrap();
+        if !with_log {
+            log.iter().for_each(|path| fs::remove_file(path).unwrap());
+        }
+        doctor(&site, &[]).silent(2).out_has(&["the file is damaged"]);
+        assert!(log.iter().all(|path| path.exists() == with_log));
+    }
 }
 
 /// Regression: "it is not there yet: the first lock makes it", with exit code 0, of a file that could
