@@ -3,7 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
-use ratatui::text::{Line, Text};
+use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Padding, Paragraph, Wrap};
 
 use leasehold::{Key, Marked, Mode as Held};
@@ -121,13 +121,10 @@ fn marks(marks: Option<&Marks>) -> String {
 /// Draws a text from the scroll position on.
 fn read(frame: &mut Frame<'_>, view: &mut View, area: Rect, text: &str) {
     view.room = usize::from(area.height).max(1);
-    let text = Text::from(text);
-    // Long lines are wrapped.
-    let width = usize::from(area.width.max(1));
-    let height: usize = text.lines.iter().map(|line| line.width().div_ceil(width).max(1)).sum();
-    view.scrolled = view.scrolled.min(height.saturating_sub(view.room));
+    let text = Paragraph::new(text).wrap(Wrap { trim: false });
+    view.scrolled = view.scrolled.min(text.line_count(area.width).saturating_sub(view.room));
     let scrolled = u16::try_from(view.scrolled).unwrap_or(u16::MAX);
-    frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }).scroll((scrolled, 0)), area);
+    frame.render_widget(text.scroll((scrolled, 0)), area);
 }
 
 fn the_line(frame: &mut Frame<'_>, view: &View, area: Rect) {
@@ -206,16 +203,14 @@ fn confirm(frame: &mut Frame<'_>, asked: &Confirming) {
 /// Draws a box over everything, in the middle.
 fn in_a_box(frame: &mut Frame<'_>, text: Vec<Line<'_>>) {
     let width = frame.area().width.min(76);
+    let block = Block::bordered().padding(Padding::horizontal(1));
+    let text = Paragraph::new(text).wrap(Wrap { trim: false });
     // A long key takes more lines.
-    let rows: usize = text
-        .iter()
-        .map(|line| line.width().div_ceil(usize::from(width.saturating_sub(4).max(1))).max(1))
-        .sum();
-    let height = u16::try_from(rows + 2).unwrap_or(u16::MAX).min(frame.area().height);
+    let rows = text.line_count(width.saturating_sub(4)) + 2;
+    let height = u16::try_from(rows).unwrap_or(u16::MAX).min(frame.area().height);
     let area = frame.area().centered(Constraint::Length(width), Constraint::Length(height));
     frame.render_widget(Clear, area);
-    let block = Block::bordered().padding(Padding::horizontal(1));
-    frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }).block(block), area);
+    frame.render_widget(text.block(block), area);
 }
 
 #[cfg(test)]
@@ -246,6 +241,23 @@ mod tests {
         let line = lines.iter().position(|line| line == "waiting for nightly: 1").unwrap();
         assert!(lines[line + 1].starts_with("1  ") && lines[line + 1].ends_with("  late"), "{lines:#?}");
         assert!(lines[13].contains("b break"), "{lines:#?}");
+    }
+
+    /// Regression: words that are kept whole take more lines than were counted, so the end of a page could
+    /// not be scrolled to, and the box about a long label did not say how to confirm.
+    #[test]
+    fn the_end_of_a_wrapped_text_is_shown() {
+        let mut view = view();
+        types(&mut view, "b");
+        let Mode::Confirming(asked) = &mut view.mode else { panic!("{:?}", view.mode) };
+        asked.who = format!("{0} {0} {0} {0}", "x".repeat(40));
+        let lines = drawn(&mut view, 80, 24);
+        assert!(lines.iter().any(|line| line.contains("y breaks it")), "{lines:#?}");
+        let key = Key::new(format!("{0} {0} {0} {0}", "k".repeat(40))).unwrap();
+        (view.mode, view.page) = (Mode::Watching, Page::Lock(key));
+        types(&mut view, "G");
+        let lines = drawn(&mut view, 60, 5);
+        assert!(lines.iter().any(|line| line.starts_with("looking for what")), "{lines:#?}");
     }
 
     /// A terminal may have any size.
