@@ -57,9 +57,10 @@ impl LocksBuilder {
         self
     }
 
-    /// Sets what holders say about themselves to observers; nothing by default.
+    /// Sets what holders say about themselves to observers; nothing by default, and if it is empty.
     pub fn label(mut self, label: &str) -> Self {
-        self.defaults.label = Label::new(label).map(Some);
+        let given = Some(label).filter(|label| !label.is_empty());
+        self.defaults.label = given.map(Label::new).transpose();
         self
     }
 

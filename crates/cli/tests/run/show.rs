@@ -11,6 +11,17 @@ fn millis_since_1970() -> u64 {
     u64::try_from(now.as_millis()).unwrap()
 }
 
+/// Regression: an empty label was shown like any other: "held by  (1a2b3c4d)".
+#[test]
+fn a_holder_with_an_empty_label_is_shown_by_its_digits() {
+    let site = Site::new();
+    let _holder = site.holder(&["--label", "", "k"]);
+    let shown = site.outcome(&["show", "--json", "k"]).silent(0).json();
+    assert!(shown["holders"][0]["label"].is_null(), "{shown}");
+    let digits = shown["holders"][0]["holder"].as_str().unwrap();
+    site.outcome(&["show", "k"]).silent(0).out_has(&[&format!("held by  {digits}\n")]);
+}
+
 #[test]
 fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
     for site in Site::on_each_store(Flavor::Redis82) {

@@ -98,9 +98,11 @@ macro_rules! lock_settings {
             self
         }
 
-        /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
+        /// Sets what the holder says about itself to observers: printable text of up to 256 bytes;
+        /// empty text means nothing.
         pub fn label(mut self, label: &str) -> Self {
-            self.defaults.label = leasehold_core::Label::new(label).map(Some);
+            let given = Some(label).filter(|label| !label.is_empty());
+            self.defaults.label = given.map(leasehold_core::Label::new).transpose();
             self
         }
 
