@@ -81,10 +81,7 @@ impl DbPath {
         let directory = self.directory()?;
         // Before anything is created, so that nothing is left on a refused file system.
         check_file_system(directory)?;
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
+        make_directories(directory)
             .map_err(|error| FileError::io("create the directory", directory, &error))?;
         let users = check_directory(directory)?;
         self.create(users)?;
@@ -326,6 +323,22 @@ fn make_group_directory(directory: &Path, group: u32) -> Result<(), FileError> {
         .set_permissions(Permissions::from_mode(users.directory_mode()))
         .map_err(|error| io("set the mode of", error))?;
     check_directory(directory).map(drop)
+}
+
+/// Creates a directory and those above it that are missing.
+fn make_directories(directory: &Path) -> io::Result<()> {
+    let missing: Vec<_> = directory.ancestors().take_while(|above| !above.exists()).collect();
+    for path in missing.into_iter().rev() {
+        match DirBuilder::new().mode(0o700).create(path) {
+            // The umask may have removed bits without which nothing can be created in it.
+            Ok(()) if path.symlink_metadata()?.mode() & 0o700 != 0o700 => {
+                std::fs::set_permissions(path, Permissions::from_mode(0o700))?;
+            }
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Checks the file system of a directory that may have yet to be created.

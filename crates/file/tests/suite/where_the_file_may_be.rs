@@ -1,7 +1,7 @@
 //! Paths and directories that are refused, and the permissions of those that are accepted.
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -36,16 +36,14 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Regression: the outer one of two missing directories had what the umask left of its mode, so nothing
+/// could be created in it, now or later.
 #[test]
 fn directories_are_made_0700_and_files_0600_under_any_umask() {
     for umask in ["0", "0277"] {
         let (directory, _) = a_file();
         let file = directory.path().join("not/there/leases.db");
         let script = format!("umask {umask}; exec \"$0\" \"$@\"");
-        if umask == "0277" {
-            // Nobody but root could create a second directory in one without the right to write.
-            DirBuilder::new().recursive(true).mode(0o700).create(file.parent().unwrap()).unwrap();
-        }
         // The child is left without closing the file, so that -wal and -shm can be looked at.
         Process::start_by(&["sh", "-c", &script], "holder", &file).kill();
         for made in ["not", "not/there", "not/there/leases.db-peers"] {
