@@ -114,7 +114,10 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
         return Ok(End::SUCCESS);
     }
     if args.json {
-        print(&states.iter().map(LockJson::line).collect::<String>())?;
+        // In parts, because the text is as large as what it is about.
+        for part in states.chunks(1000) {
+            print(&part.iter().map(LockJson::line).collect::<String>())?;
+        }
     } else {
         print(&table(&states, width()))?;
     }

@@ -82,7 +82,9 @@ impl Table {
                 None => break shrunk(widths, &NARROW, room),
             }
         };
-        let keys = rows.iter().map(|row| &*row[KEY].text);
+        // If all fit, there is nothing to tell apart, which takes hundreds of bytes for each.
+        let all_fit = widths[KEY] == Some(natural[KEY]);
+        let keys = rows.iter().map(|row| &*row[KEY].text).filter(|_| !all_fit);
         let keys = cut_apart(keys, widths[KEY].unwrap_or_default());
         let keys = keys.into_iter().map(|(key, shown)| (key.to_owned(), shown)).collect();
         Self { widths, keys }
