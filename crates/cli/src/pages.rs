@@ -73,7 +73,7 @@ fn page(mut command: Command, topics: &[Topic], see_also: &str) -> io::Result<Ve
     let closing = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     let (remarks, example) = closing.split_once("Example: ").unwrap_or((&closing, ""));
     let has_tasks = command.has_subcommands();
-    let manual = Man::new(command);
+    let manual = Man::new(command).source(concat!("leasehold ", env!("CARGO_PKG_VERSION")));
     let mut page = Vec::new();
     manual.render_title(&mut page)?;
     manual.render_name_section(&mut page)?;

@@ -141,6 +141,8 @@ fn the_manual_has_its_sections_every_option_and_every_topic() {
             "bench" => " [URL]...",
             _ => " KEY",
         };
+        // Regression: the pages of the tasks named the task in place of the program and its version.
+        assert!(page.contains(concat!("\"leasehold ", env!("CARGO_PKG_VERSION"), "\"")), "{page}");
         // A hyphen is escaped so that it is not rendered as a dash.
         let plain = page.replace("\\-", "-");
         for option in options(&site, task) {
