@@ -65,9 +65,10 @@ pub(crate) fn diagnose(path: &Path, name: &Arc<str>) -> Diagnosis {
 /// The users of the file, if there is one; or why it cannot be used.
 fn look(db_path: &DbPath) -> Result<Option<Users>, FileError> {
     let users = db_path.look()?;
-    // One that this process has open is Leasehold's.
+    // One that this process has open is Leasehold's, and a process forked from it cannot use the file.
     if let (Some(file), Some(opening)) = (db_path.file_now(), Opening::begin_at_once())
         && !opening.has_open(file)
+        && !opening.inherited(file)
     {
         schema::look(db_path.path())?;
         // A file system that became read-only after an error tells only those who open a file.
