@@ -35,8 +35,8 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// The reason, for a person, if the file cannot be read, others than its owner and its group can
-    /// read or change it, or it contains something else than one line.
+    /// The reason, for a person, if the file is not a regular one or cannot be read, others than its
+    /// owner and its group can read or change it, or it contains something else than one line.
     pub fn password(&self) -> Result<Password, String> {
         match self {
             Self::Text(password) => Ok(password.clone()),
@@ -67,6 +67,10 @@ fn password_in(file: &Path) -> Result<Password, String> {
 ///
 /// The group is allowed because services often get root's files in this way.
 pub(crate) fn open_secret(file: &Path) -> Result<Take<File>, String> {
+    // A pipe has its text only once, and could block the caller for ever.
+    if !file.metadata().map_err(|error| error.to_string())?.is_file() {
+        return Err("it is not a regular file, as one that is read for each connection must be".into());
+    }
     let opened = File::open(file).map_err(|error| error.to_string())?;
     #[cfg(unix)]
     {
@@ -104,6 +108,17 @@ mod tests {
             }
         }
         assert_eq!(written(" s3cret \n", 0o600), Ok(Password(" s3cret ".into())));
+    }
+
+    /// Regression: a pipe that nobody wrote to blocked the only thread of a command, which then did not even
+    /// end by SIGTERM; and what was written to one was gone when the connection broke.
+    #[test]
+    fn a_pipe_is_refused_without_opening_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status().unwrap();
+        let reason = Secret::File(pipe).password().unwrap_err();
+        assert!(made.success() && reason.contains("not a regular file"), "{reason}");
     }
 
     #[test]
