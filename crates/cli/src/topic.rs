@@ -113,7 +113,8 @@ The store of the locks, for --store or LEASEHOLD_STORE:
 
 Parameters of a server's URL, after a question mark and separated by &:
 
-  password-file=FILE    the password, read for each connection; refused if others can read the file
+  password-file=FILE    the password, read for each connection; refused if others can read the file,
+                        or if it is a pipe
   cert=FILE, key=FILE   the client certificate that a rediss: server asks for, and its private key
   sentinel-user=NAME, sentinel-password=TEXT, sentinel-password-file=FILE
                         the login of the sentinels, which never get the servers' password
