@@ -62,15 +62,21 @@ fn password_in(file: &Path) -> Result<Password, String> {
     Ok(Password(line.to_owned()))
 }
 
+/// Refuses a file that has its text only once, and could block the caller for ever.
+pub(crate) fn refuse_pipe(file: &Path) -> Result<(), String> {
+    match file.metadata() {
+        Ok(found) if found.is_file() => Ok(()),
+        Ok(_) => Err("it is not a regular file, as one that is read for each connection must be".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Opens a file that contains a secret, unless others than its owner and its group can read or
 /// change it.
 ///
 /// The group is allowed because services often get root's files in this way.
 pub(crate) fn open_secret(file: &Path) -> Result<Take<File>, String> {
-    // A pipe has its text only once, and could block the caller for ever.
-    if !file.metadata().map_err(|error| error.to_string())?.is_file() {
-        return Err("it is not a regular file, as one that is read for each connection must be".into());
-    }
+    refuse_pipe(file)?;
     let opened = File::open(file).map_err(|error| error.to_string())?;
     #[cfg(unix)]
     {

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use crate::secret::open_secret;
+use crate::secret::{open_secret, refuse_pipe};
 use crate::{Identity, Tls};
 
 /// The names of a store's URL parameters, for the reasons that its users read.
@@ -142,6 +142,7 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, String> {
 }
 
 fn chain_in(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    refuse_pipe(file)?;
     let chain = CertificateDer::pem_file_iter(file).map_err(|error| error.to_string())?;
     let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     if chain.is_empty() { Err("there is no certificate in it".into()) } else { Ok(chain) }
