@@ -46,9 +46,10 @@ impl Stores {
         }
         let max_ttl = max_ttl.or(in_url);
         if max_ttl.is_some() && all.len() < 2 {
-            return Err(Failure::usage(
-                "--max-ttl: it is for several stores, and there is one: leave it out, or name the others",
-            ));
+            let given = if in_url.is_some() { "max-ttl= of the URL" } else { "--max-ttl" };
+            return Err(Failure::usage(format!(
+                "{given}: it is for several stores, and there is one: leave it out, or name the others"
+            )));
         }
         Ok(Self { all, max_ttl: max_ttl.unwrap_or(Self::MAX_TTL) })
     }
@@ -148,6 +149,9 @@ mod tests {
         assert_eq!(plain.max_ttl, Stores::MAX_TTL);
         assert!(with(60).is_err());
         assert!(Stores::new(["quorum:"], None).is_err());
+        // Regression: the error named --max-ttl, which nobody had passed.
+        let of_one = format!("{:?}", Stores::new(["quorum:max-ttl=5s,redis://a"], None));
+        assert!(of_one.contains("max-ttl= of the URL: ") && !of_one.contains("--max-ttl"), "{of_one}");
         assert!(Stores::new(["quorum:redis://a,memory:"], None).is_err());
     }
 
