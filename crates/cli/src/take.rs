@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    Acquire, FaultKind, Guard, Held, LockError, Locks, MemberVote, Mode, ReleaseError, RenewError, Renewal,
+    Acquire, Fault, FaultCause, FaultKind, Guard, Held, LockError, Locks, MemberVote, Mode, ReleaseError,
+    RenewError, Renewal,
 };
 use rustix::process::Signal;
 use tokio::time::sleep;
@@ -56,7 +57,9 @@ pub(crate) async fn take_unless<E>(
     match unless_told_to_end(&locks, signals, asking).await? {
         Ok(Ok(guard)) => Ok(Ok((locks, guard))),
         Ok(Err(error)) => {
-            undo(&locks, signals).await;
+            if !is_refused_everywhere(&error) {
+                undo(&locks, signals).await;
+            }
             Err(not_taken(request, &locks, error))
         }
         Err(unwanted) => {
@@ -149,6 +152,13 @@ fn will_vote(error: &LockError) -> bool {
     };
     let votes = quorum_report.members.iter().map(|(_, vote)| vote);
     votes.filter(|vote| answered(vote)).count() >= quorum_report.needed
+}
+
+/// True if nobody listens at any member: then no request is on its way, and nothing can be undone.
+fn is_refused_everywhere(error: &LockError) -> bool {
+    let LockError::NoQuorum { quorum_report, .. } = error else { return false };
+    let refuses = |fault: &Fault| fault.cause == FaultCause::ConnectionRefused;
+    quorum_report.members.iter().all(|(_, vote)| matches!(vote, MemberVote::Silent(fault) if refuses(fault)))
 }
 
 fn acquisition(request: &LockRequest, locks: &Locks) -> Acquire {

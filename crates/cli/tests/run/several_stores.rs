@@ -219,6 +219,15 @@ fn site_on(servers: &[Server]) -> Site {
     Site::on(&servers.iter().map(Server::url).collect::<Vec<_>>().join(" "))
 }
 
+/// Regression: it waited 3 s more for the withdrawal of a request that no store could have received.
+#[test]
+fn stores_at_which_nobody_listens_are_not_waited_for_after_the_last_try() {
+    let site = Site::on("redis://127.0.0.1:1 redis://127.0.0.1:2 redis://127.0.0.1:3");
+    let started = Instant::now();
+    site.finish(site.by_environment(&["run", "-n", "k", "--", "true"])).says(69, &["0 of 3 stores granted"]);
+    assert!(started.elapsed() < Duration::from_millis(4500), "{:?}", started.elapsed());
+}
+
 /// Regression: a refused process released the grants of a minority in the background, and exited
 /// before that was sent: two stores kept its lease for 30 s.
 #[test]
