@@ -151,9 +151,7 @@ impl Release {
             let is_decided = {
                 let count = locked(&self.count);
                 let is_decided = count.ballot.vote() != Vote::Open;
-                let is_heard =
-                    !count.open.contains(&queue_member) || quorum.members[queue_member].is_silent();
-                if is_decided && is_heard || count.open.is_empty() {
+                if is_decided && !count.open.contains(&queue_member) || count.open.is_empty() {
                     return;
                 }
                 is_decided
