@@ -108,6 +108,20 @@ async fn a_close_waits_for_what_a_refused_request_left_at_a_minority() {
     }
 }
 
+/// The release overtakes a slow grant, and is answered after it.
+#[tokio::test(start_paused = true)]
+async fn a_close_waits_for_what_a_release_left_at_a_slow_member() {
+    let (world, process) = process_of(3);
+    let slow = |trips| CallFate::Late(trips * TRIP);
+    process.way[2].says(|facts| facts.batches = false);
+    process.way[2].on("grant", slow(1));
+    process.way[2].on("release", CallFate::Slow(2 * TRIP));
+    process.way[2].on("give_up", slow(1));
+    process.locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+    process.locks.close(SECOND).await.unwrap();
+    assert_eq!(world.taken(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_member_that_refuses_for_good_differs_from_a_silent_one() {
     let (world, process) = process_of(3);

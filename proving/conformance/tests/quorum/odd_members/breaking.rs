@@ -60,16 +60,38 @@ async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_other
 /// A majority broke it long before the last member did.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_break_is_that_of_the_first_member() {
+    for late in [0, 2] {
+        let (world, quorum, _, fence) = held_at(3).await;
+        world.members[late].once("break", CallFate::Late(10 * MILLISECOND));
+        breaks(&quorum, fence).await.unwrap();
+        let after = world.members[1].memory.marked(&key("k")).await.unwrap().now;
+        tokio::time::sleep(20 * MILLISECOND).await;
+        let slow = world.members[late].memory.last_break(&key("k")).await.unwrap().unwrap();
+        assert!(slow.at > after, "{slow:?} {after:?}");
+        let record = quorum.last_break(&key("k")).await.unwrap().unwrap();
+        assert!(record.at <= after, "{record:?} {after:?}");
+        assert_eq!(quorum.list_breaks(b"").await.unwrap(), [record]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_break_for_which_too_few_members_answer_breaks_nothing() {
     let (world, quorum, _, fence) = held_at(3).await;
-    world.members[0].once("break", CallFate::Late(10 * MILLISECOND));
-    breaks(&quorum, fence).await.unwrap();
-    let after = world.members[1].memory.marked(&key("k")).await.unwrap().now;
-    tokio::time::sleep(20 * MILLISECOND).await;
-    let slow = world.members[0].memory.last_break(&key("k")).await.unwrap().unwrap();
-    assert!(slow.at > after, "{slow:?} {after:?}");
-    let record = quorum.last_break(&key("k")).await.unwrap().unwrap();
-    assert!(record.at <= after, "{record:?} {after:?}");
-    assert_eq!(quorum.list_breaks(b"").await.unwrap(), [record]);
+    world.on([1, 2], "inspect", CallFate::Hung);
+    breaks(&quorum, fence).await.unwrap_err();
+    assert_eq!(world.taken(), [0, 1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_break_of_a_lease_that_is_released_meanwhile_names_no_holder() {
+    let (world, quorum, attempt, fence) = held_at(3).await;
+    world.on(0..3, "inspect", CallFate::Slow(MILLISECOND));
+    let released = world.quorum();
+    let (broken, released) = tokio::join!(breaks(&quorum, fence), async {
+        tokio::time::sleep(MILLISECOND / 2).await;
+        released.release(&attempt).await
+    });
+    assert_eq!((broken, released), (Ok(BreakAnswer::NotHeld { held_by: None }), Ok(HoldAnswer::Done)));
 }
 
 /// The holder of that lease may have it still.
