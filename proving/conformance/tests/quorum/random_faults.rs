@@ -1,10 +1,11 @@
-//! Under random faults of calls, no two guards are valid at once, and fences rise.
+//! Under random faults of calls, no two guards are valid at once, and fences rise, also if locks are
+//! transferred.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conformance::faulty::CallFate;
-use leasehold::Fence;
+use leasehold::{Fence, TransferToken};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::sleep;
@@ -19,14 +20,17 @@ struct Ledger {
     /// The guards that consider themselves valid; each is asked whether it still does.
     believed: Vec<(usize, leasehold::Held)>,
     last: Option<Fence>,
+    tokens: Vec<TransferToken>,
     grants: usize,
 }
 
 impl Ledger {
-    fn granted(&mut self, who: usize, guard: &leasehold::Guard, seed: u64) {
+    fn granted(&mut self, who: usize, guard: &leasehold::Guard, is_adopted: bool, seed: u64) {
         self.believed.retain(|(_, held)| held.is_held());
         assert!(self.believed.is_empty(), "seed {seed}: {who} together with {:?}", self.believed);
-        assert!(self.last < Some(guard.fence()), "seed {seed}: {} after {:?}", guard.fence(), self.last);
+        let rises =
+            if is_adopted { self.last == Some(guard.fence()) } else { self.last < Some(guard.fence()) };
+        assert!(rises, "seed {seed}: {} after {:?}, adopted: {is_adopted}", guard.fence(), self.last);
         self.last = Some(guard.fence());
         self.grants += 1;
         self.believed.push((who, guard.held()));
@@ -55,16 +59,27 @@ async fn client(who: usize, process: Arc<Process>, ledger: Arc<Mutex<Ledger>>, s
     let mut dice = StdRng::seed_from_u64(seed * 31 + who as u64);
     loop {
         let within = Duration::from_millis(dice.random_range(0..8_000));
-        if let Ok(guard) = process.locks.mutex("k").lock().within(within).await {
-            ledger.lock().unwrap().granted(who, &guard, seed);
+        // Several may adopt the same lock.
+        let token = ledger.lock().unwrap().tokens.last().filter(|_| dice.random_bool(0.3)).cloned();
+        let guard = match &token {
+            Some(token) => process.locks.adopt(token).await.ok(),
+            None => process.locks.mutex("k").lock().within(within).await.ok(),
+        };
+        if let Some(guard) = guard {
+            ledger.lock().unwrap().granted(who, &guard, token.is_some(), seed);
             let hold = sleep(Duration::from_millis(dice.random_range(0..4_000)));
             tokio::select! {
                 () = hold => {}
                 _ = guard.lost() => {}
             }
             ledger.lock().unwrap().gone(who);
-            if dice.random_bool(0.5) {
-                let _ = guard.release().await;
+            match dice.random_range(0..4) {
+                0 => drop(guard),
+                1 => {
+                    let token = guard.transfer(Duration::from_millis(dice.random_range(500..6_000))).await;
+                    ledger.lock().unwrap().tokens.extend(token);
+                }
+                _ => drop(guard.release().await),
             }
         }
         sleep(Duration::from_millis(dice.random_range(0..300))).await;
