@@ -106,6 +106,10 @@ impl fmt::Display for HolderInfo {
             Mode::Permits { weight, of } => write!(f, " with {weight} of {of} permits")?,
         }
         match self.remaining {
+            Some(left) if self.owner == Owner::NotALock => {
+                write!(f, ", which expires in {:.1} s", left.as_secs_f64())
+            }
+            None if self.owner == Owner::NotALock => Ok(()),
             Some(left) => write!(f, " for {:.1} s more unless renewed", left.as_secs_f64()),
             None => write!(f, " without an end"),
         }
@@ -226,6 +230,16 @@ mod tests {
         assert_eq!(at(4_999_999).held_for(&held), None, "the clock was set back");
         let foreign = HolderInfo::exclusive(key, Owner::NotALock, None, None);
         assert_eq!(at(7_500_000).held_for(&foreign), None);
+    }
+
+    /// Regression: a list at the key was reported as held "for 4.0 s more unless renewed", or "without an
+    /// end", like a lease.
+    #[test]
+    fn what_is_not_a_lock_is_not_described_as_a_lease() {
+        let list = |left| HolderInfo::exclusive(Key::new("k").unwrap(), Owner::NotALock, None, left);
+        let described = list(Some(Duration::from_secs(4))).to_string();
+        assert_eq!(described, "a value that is not a lock, which expires in 4.0 s");
+        assert_eq!(list(None).to_string(), "a value that is not a lock");
     }
 
     /// Regression: when the first member of a quorum stopped, and again when it continued, a watch
