@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{Fault, Instant, Key, Quarantined, Reading, Stamp};
@@ -140,7 +141,13 @@ impl Client {
             }
             Some(Err(error)) => {
                 self.drop_connection(live);
-                Err(self.faults.of_connection(&error))
+                let was_silent = live.is_some_and(|live| live.was_silent.load(Ordering::Relaxed));
+                Err(match was_silent {
+                    true => {
+                        self.faults.timed_out("no answer: the connection was silent, and so it was closed")
+                    }
+                    false => self.faults.of_connection(&error),
+                })
             }
             Some(Ok(heard)) => {
                 live.into_iter().for_each(|live| live.answered.note(sent));

@@ -66,6 +66,8 @@ pub(crate) struct Live {
     pub(crate) has_push: bool,
     /// The [`Runtime::generation`] whose tasks drive it.
     generation: u64,
+    /// True if we closed it because it was silent: other calls on it then fail for that reason.
+    pub(crate) was_silent: AtomicBool,
     ended: EndMarker,
 }
 
@@ -181,6 +183,7 @@ impl Link {
     /// again, and make a busy server busier.
     pub(crate) fn drop_if_silent_since(&self, sent: Instant, live: &Arc<Live>) {
         if live.last_read.get() <= sent {
+            live.was_silent.store(true, Ordering::Relaxed);
             self.drop_connection(live);
         }
     }
@@ -325,6 +328,7 @@ impl Link {
                     confirmed: tokio::sync::Mutex::default(),
                     has_push,
                     generation,
+                    was_silent: AtomicBool::new(false),
                     ended: EndMarker(Arc::clone(&ended)),
                 };
                 let mut end = ended.subscribe();

@@ -28,6 +28,21 @@ async fn a_black_hole_is_left_for_a_new_connection() {
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
 }
 
+/// Regression: one call closed a silent connection, and the others on it reported a broken pipe, as if
+/// the server had closed it.
+#[tokio::test]
+async fn every_call_on_a_silent_connection_says_that_it_was_silent() {
+    let (_server, proxy) = behind_a_proxy(Flavor::Redis70);
+    let store = store(&format!("{}?call-limit=5s", proxy.url()));
+    store.open().await.unwrap();
+    proxy.black_hole();
+    let impatient = attempt(&["k"]).with_ttl(Duration::from_secs(1).try_into().unwrap());
+    let patient = key("k");
+    let (first, other) = tokio::join!(grant(&store, &impatient), store.inspect(&patient));
+    passing(first, &["no answer within 250ms"]);
+    passing(other, &["no answer", "the connection was silent"]);
+}
+
 /// Regression: of ten thousand concurrent calls, the last answers came too late. The first call
 /// that timed out closed the connection, and all others failed because it was closed.
 #[tokio::test]
