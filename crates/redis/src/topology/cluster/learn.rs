@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use leasehold_core::{Fault, Instant, StoreFuture};
+use leasehold_core::{Fault, FaultCause, Instant, StoreFuture};
 use redis::cmd;
 
 use super::Cluster;
@@ -43,7 +43,8 @@ impl Cluster {
         self.learn(self.runtime.now()).await?;
         known().ok_or_else(|| {
             self.doubt(None);
-            self.faults.passing(format_args!("no node of the cluster serves slot {slot}"))
+            let reason = format_args!("no node of the cluster serves slot {slot}: give it to a node");
+            self.faults.passing(reason).caused_by(FaultCause::NotServing)
         })
     }
 

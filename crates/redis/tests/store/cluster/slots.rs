@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Attempt, Fault, GrantAnswer, HoldAnswer, InspectStore as _, MarkStore as _, Store,
-    WaitMode,
+    AdminStore as _, Attempt, Fault, FaultCause, GrantAnswer, HoldAnswer, InspectStore as _, MarkStore as _,
+    Store, WaitMode,
 };
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::{Side, side_key, slot_of};
@@ -55,6 +55,16 @@ async fn a_single_server_is_not_taken_for_a_cluster_nor_a_node_for_a_single_serv
     let fault =
         node.grant(&attempt(&[&not_at(&cluster, &cluster.nodes()[0])]), WaitMode::Try).await.unwrap_err();
     assert!(fault.is_lasting() && fault.to_string().contains("redis+cluster://"), "{fault}");
+}
+
+/// Regression: the cluster had answered, but the advice was to see that it runs and can be reached.
+#[tokio::test]
+async fn a_slot_without_an_owner_is_not_served_rather_than_out_of_reach() {
+    let cluster =
+        Cluster::start_with(Flavor::Valkey91, 1, 0, |setup| setup.arg("cluster-require-full-coverage", "no"));
+    cluster.nodes()[0].text(&["CLUSTER", "DELSLOTS", &slot_of(b"k").to_string()]);
+    let fault = grant(&cluster_store(&cluster.url()), &attempt(&["k"])).await.unwrap_err();
+    assert_eq!(fault.cause, FaultCause::NotServing, "{fault}");
 }
 
 /// The lease, its fence and its waiters move too, and callers need not know of it.
