@@ -22,6 +22,13 @@ pub(crate) struct Faults {
 pub(crate) const ALLOWED: &str = "+ping +eval +evalsha +get +getrange +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange \
     +zrangebyscore +zrevrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
 
+/// The rules that a user needs, with this command.
+fn rules_with(command: &str) -> String {
+    let is_new = !ALLOWED.split(' ').any(|rule| rule.strip_prefix('+') == Some(command));
+    let is_named = !command.is_empty() && !command.contains(' ');
+    if is_new && is_named { format!("{ALLOWED} +{command}") } else { ALLOWED.to_owned() }
+}
+
 /// Errors of servers that pass with time.
 const PASSING: [(&str, &str); 9] = [
     ("LOADING", "the server is still loading its data: wait until it has"),
@@ -86,9 +93,7 @@ impl Faults {
     pub(crate) fn rules_to_add(fault: &Fault) -> Option<String> {
         let (_, denied) = fault.reason.split_once(" may not run ").filter(|_| fault.is_lasting())?;
         let command = denied.split_once(": allow it +").map_or("", |(command, _)| command);
-        let is_new = !ALLOWED.split(' ').any(|rule| rule.strip_prefix('+') == Some(command));
-        let is_named = !command.is_empty() && !command.contains(' ');
-        Some(if is_new && is_named { format!("{ALLOWED} +{command}") } else { ALLOWED.to_owned() })
+        Some(rules_with(command))
     }
 
     pub(crate) fn passing(&self, reason: impl fmt::Display) -> Fault {
@@ -358,7 +363,7 @@ impl ServerMessage {
                 format!("{user} may not run scan: allow it +scan, to list and watch locks")
             }
             Some((command, _)) => {
-                format!("{user} may not run {command}: allow it +{command} (in all: {ALLOWED})")
+                format!("{user} may not run {command}: allow it +{command} (in all: {})", rules_with(command))
             }
             None if self.has("channel") => {
                 format!(
@@ -446,6 +451,8 @@ mod tests {
         let denied = |command: &str| format!("User app has no permissions to run the '{command}' command");
         let noperm = |command: &str| format!("NOPERM {}", denied(command));
         is(&noperm("eval"), Lasting, &["user app", "+eval"]);
+        // Regression: the complete list lacked the very command, if only some uses need it.
+        is(&noperm("select"), Lasting, &["allow it +select (in all: +ping", "+unsubscribe +select)"]);
         is("NOPERM this user has no permissions to run the 'evalsha' command or its", Lasting, &["+evalsha"]);
         is(&(noperm("set") + " script: 01ab, on @user_script:3."), Lasting, &["+set "]);
         is(&noperm("scan"), Lasting, &["user app", "+scan, to list and watch locks"]);
