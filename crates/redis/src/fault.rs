@@ -170,6 +170,7 @@ impl Faults {
             "OOM" => FaultCause::OutOfMemory,
             "MISCONF" => FaultCause::DiskFull,
             "WRONGTYPE" | DAMAGED => FaultCause::WrongType,
+            _ if said.has(FULL) => FaultCause::NotServing,
             _ => FaultCause::Other,
         })
     }
@@ -241,7 +242,10 @@ impl Faults {
             _ if said.is_of_a_script() => {
                 self.lasting(format_args!("something next to the key is not ours: {REMEDY} ({said})"))
             }
-            // A proxy's own errors, too many clients, a server that is shutting down: all may pass.
+            _ if said.has(FULL) => self.passing(format_args!(
+                "the server has as many clients as it takes: raise its maxclients, or end some ({said})"
+            )),
+            // A proxy's own errors, a server that is shutting down: all may pass.
             _ => self.passing(format_args!("the server refused: {said}")),
         }
     }
@@ -270,6 +274,9 @@ pub(crate) fn is_denied(error: &ServerError) -> bool {
 
 /// What a server that copies the text of scripts says of one that reads the time and then writes.
 const AS_TEXT: &str = "not allowed after non deterministic commands";
+
+/// What a server says that takes no more clients.
+const FULL: &str = "max number of clients";
 
 /// The remedy for a script that failed on the data that it found.
 const REMEDY: &str = "find out who wrote there, and delete it";
@@ -503,13 +510,14 @@ mod tests {
             "BUSY Redis is busy running a script.",
             "CLUSTERDOWN Hash slot not served",
             "TRYAGAIN Multiple keys request during rehashing of slot",
+            // Regression: the advice was to see that it runs and can be reached.
+            "ERR max number of clients reached",
         ] {
             is(line, Passing, &[]);
             assert_eq!(fault(line).cause, FaultCause::NotServing, "{line}");
         }
         for line in [
             "ERR Error running script (call to f_01ab): @user_script:7: Script killed by user with SCRIPT KILL...",
-            "ERR max number of clients reached",
             "ERR upstream is away",
         ] {
             is(line, Passing, &[]);
