@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::{Fault, FaultCause, Instant, StoreFuture};
-use redis::cmd;
+use redis::{Value, cmd};
 
 use super::Cluster;
 use super::map::Map;
@@ -197,9 +197,13 @@ impl Client {
             || self.faults.lasting("unexpected answer to CLUSTER SLOTS: is this a node of a cluster?");
         let map = Map::read(&value, &asked.host).ok_or_else(strange)?;
         if map.masters().is_empty() {
-            let alone =
-                "it knows no slots: it has left the cluster, or else give the cluster's slots to nodes";
-            return Err(self.faults.passing(alone));
+            return Err(self.faults.passing(match &value {
+                Value::Array(ranges) if !ranges.is_empty() => {
+                    "it knows no host of a node with slots: set cluster-announce-hostname on each, or \
+                     cluster-preferred-endpoint-type ip"
+                }
+                _ => "it knows no slots: it has left the cluster, or else give the cluster's slots to nodes",
+            }));
         }
         Ok(map)
     }

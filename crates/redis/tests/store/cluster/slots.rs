@@ -67,6 +67,15 @@ async fn a_slot_without_an_owner_is_not_served_rather_than_out_of_reach() {
     assert_eq!(fault.cause, FaultCause::NotServing, "{fault}");
 }
 
+/// Regression: nodes that are told to announce host names, and have none, were said to own no slots.
+#[tokio::test]
+async fn nodes_without_the_host_names_that_they_announce_say_so() {
+    let cluster = Cluster::start_with(Flavor::Valkey91, 1, 0, |setup| {
+        setup.arg("cluster-preferred-endpoint-type", "hostname")
+    });
+    passing(cluster_store(&cluster.url()).open().await, &["cluster-announce-hostname"]);
+}
+
 /// The lease, its fence and its waiters move too, and callers need not know of it.
 #[tokio::test]
 async fn a_slot_that_moved_is_followed() {
