@@ -60,27 +60,27 @@ sound! { Quorum:
         Scope::of(3, 1).asking(2).lost(1).late(1).renewals(1) => 265_867;
     a_broken_lease_is_lost_and_does_not_come_back: one_that_hangs().renewals(1) => 112_309;
     #[ignore = "takes minutes"]
-    a_broken_lease_does_not_come_back_with_a_second_renewal: one_that_hangs().renewals(2) => 1_194_427;
+    a_broken_lease_does_not_come_back_with_a_second_renewal: one_that_hangs().renewals(2) => 1_163_598;
     a_broken_lease_does_not_come_back_although_an_answer_or_a_message_is_lost:
         one_that_hangs().renewals(2).lost(1).down(1) => 42_638;
     a_broken_lease_does_not_come_back_where_answers_of_before_the_break_were_lost:
         one_that_hangs().renewals(2).lost(2).down(1) => 127_320;
     #[ignore = "takes minutes"]
     a_broken_lease_does_not_come_back_at_any_member_although_something_is_lost:
-        one_that_hangs().renewals(1).lost(1) => 803_981;
+        one_that_hangs().renewals(1).lost(1) => 745_034;
     a_broken_lease_does_not_come_back_although_members_restart:
         one_that_hangs().restarts(1) => 9_835,
         Scope::of(3, 1).down(1).breaks(1).renewals(1).restarts(1) => 76_467;
     #[ignore = "takes minutes"]
     a_broken_lease_is_not_renewed_although_a_member_restarts:
-        one_that_hangs().renewals(1).restarts(1) => 712_206;
+        one_that_hangs().renewals(1).restarts(1) => 682_049;
     a_break_at_one_member_or_a_forged_message_ends_no_lease:
         Scope::of(3, 1).hanging().single_breaks(1).renewals(2) => 6_926,
         Scope::of(3, 1).hanging().forgeries(2).renewals(1) => 5_678;
     #[ignore = "takes minutes"]
     a_lease_is_broken_that_lacks_a_member_or_about_which_messages_are_forged:
         one_that_hangs().single_breaks(1).renewals(1) => 839_828,
-        one_that_hangs().forgeries(1).renewals(1) => 1_219_206;
+        one_that_hangs().forgeries(1).renewals(1) => 1_188_755;
     a_broken_lock_is_granted_to_the_next:
         two_of_which_one_is_down().breaks(1).hanging() => 13_545,
         two_of_which_one_is_down().breaks(1).hanging().waiting() => 32_255,
@@ -98,9 +98,8 @@ sound! { Quorum:
         two_of_which_one_is_down().claiming(a_reader_and_a_writer()).breaks(1).hanging() => 16_647;
     a_reader_and_a_writer_exclude_each_other_although_a_member_restarts:
         Scope::of(3, 2).hanging().restarts(1).claiming(a_reader_and_a_writer()) => 111_017;
-    #[ignore = "takes minutes"]
-    one_of_two_readers_loses_what_was_broken:
-        two_of_which_one_is_down().breaks(1).claiming(two_readers()).hanging() => 1_353_521;
+    one_of_two_readers_loses_what_was_broken_at_a_member:
+        two_of_which_one_is_down().single_breaks(1).claiming(two_readers()).hanging() => 104_761;
     several_keys_are_granted_together:
         two_of_which_one_is_down().claiming(two_keys_and_one()).waiting() => 5_007,
         two_of_which_one_is_down().claiming([(); 2].map(|()| alone(&["a", "b"]))).waiting() => 4_587,
