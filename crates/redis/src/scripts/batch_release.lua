@@ -1,6 +1,6 @@
--- Last part of the script of a batch: deletes keys that given holders have, which are exclusive leases of one key each,
--- without waiters. For any other lease, the single release script returns the holder and hands the
--- key over.
+-- Last part of the script of a batch: deletes keys that given holders have, which are exclusive
+-- leases of one key each, without waiters. For any other lease, the single release script returns the
+-- holder and hands the key over.
 --
 -- KEYS  for each release its key
 -- ARGV  for each release the beginning of its value, before the fence, which no other lease has
