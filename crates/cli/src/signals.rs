@@ -150,7 +150,7 @@ impl Signals {
         event
     }
 
-    /// True if the last event was the signal before it once more, and so is no new wish.
+    /// True if the last event repeats the signal before it, so that it asks for nothing new.
     pub(crate) const fn is_repeated(&self) -> bool {
         self.is_repeated
     }

@@ -181,7 +181,7 @@ impl Command {
         }
         if how.continued() {
             self.stopped = false;
-            // Whoever continues the command by hand means the run, which has to renew.
+            // If somebody continues the command by hand, the run has to go on too, to renew the lease.
             if let Some(we) = self.we.filter(|we| self.group.is_some() && getppid() == Some(*we)) {
                 let _ = kill_process(we, Signal::CONT);
             }

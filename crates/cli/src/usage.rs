@@ -165,8 +165,8 @@ fn without_dashes(words: &[OsString]) -> Option<Failure> {
     Some(Failure::usage(fact).hint(line.join(" ")))
 }
 
-/// The position of the command in words without `--`, behind the key. `None` if there is no key, or
-/// an unknown option before it.
+/// Where the command begins in a command line without `--`: after the key. `None` if there is no key,
+/// or an unknown option before it.
 fn command_start(words: &[OsString], task: &str) -> Option<usize> {
     let takes_value = options(task);
     let mut missing = if task == "every" { 2 } else { 1 };

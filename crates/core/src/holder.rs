@@ -8,7 +8,7 @@ use crate::key::Escaped;
 
 /// The id of one attempt to hold: 128 random bits, fresh for every attempt, never used again.
 ///
-/// Who knows it could release or renew the lease, so only its first eight digits are displayed.
+/// Anybody who knows it can release or renew the lease, so only its first eight digits are shown.
 ///
 /// ```
 /// use leasehold_core::Holder;

@@ -235,7 +235,7 @@ impl Open {
         }
     }
 
-    /// Closes a file that is no longer at its path, without touching the one there. Data that is only
+    /// Closes a file that is no longer at its path, and leaves the file there alone. Data that is only
     /// in a removed log is moved into the file, unless somebody can have opened another log of it.
     pub(crate) fn abandon(self, db_path: &DbPath, sessions: &Sessions) {
         if self.is_guarded && !sessions.is_lost() && db_path.file_now() == Some(self.file()) {

@@ -76,7 +76,7 @@ fn look(db_path: &DbPath) -> Result<Option<Users>, FileError> {
             .write(true)
             .open(db_path.path())
             .map_err(|error| FileError::io("write to", db_path.path(), &error))?;
-        // Who is busy now is no finding.
+        // That the file is busy now is not a finding.
         look_inside(db_path).or_else(|error| if error.is_shortage() { Ok(()) } else { Err(error) })?;
     }
     Ok(users)

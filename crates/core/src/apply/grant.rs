@@ -13,7 +13,7 @@ use crate::{
 /// been given up, and is not granted any more.
 ///
 /// A waiting attempt takes its keys in order as far as they are free, keeps them, and joins the
-/// queue of the first key that is taken. As all take them in the same order, there is no deadlock.
+/// queue of the first key that is taken. All take keys in one order, so there is no deadlock.
 ///
 /// # Errors
 ///

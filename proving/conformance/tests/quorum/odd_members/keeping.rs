@@ -3,18 +3,24 @@
 use std::time::Duration;
 
 use conformance::faulty::{CallFate, lasting, passing};
-use leasehold_core::{HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode};
+use leasehold::QuorumStore;
+use leasehold_core::{Attempt, HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode};
 
 use super::world::{MILLISECOND, SECOND, TTL, World, fence, held_at, key, quorum_of};
 
-/// A server with many nodes, one of which is down, renews some leases and cannot answer for others.
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_a_part_of_the_members_cannot_reach_takes_no_other_of_its_batch_with_it() {
+async fn two_leases() -> (World, QuorumStore, [Attempt; 2]) {
     let (world, quorum) = quorum_of(3);
     let [one, other] = ["k", "l"].map(|name| world.attempt_for(name, TTL));
     for attempt in [&one, &other] {
         fence(&quorum.grant(attempt, WaitMode::Try).await);
     }
+    (world, quorum, [one, other])
+}
+
+/// A server with many nodes, one of which is down, renews some leases and cannot answer for others.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_a_part_of_the_members_cannot_reach_takes_no_other_of_its_batch_with_it() {
+    let (world, quorum, [one, other]) = two_leases().await;
     for member in [0, 1] {
         world.members[member].says(|facts| facts.out_of_reach = Some("k"));
     }
@@ -117,19 +123,21 @@ async fn the_records_of_breaks_of_many_leases_are_read_at_the_same_time() {
     assert_eq!(world.members[2].memory.dump().locks.len(), 100);
 }
 
+/// Two leases, of which the third member has lost the first without an outage.
+async fn one_in_doubt_at_the_third() -> (World, QuorumStore, [Attempt; 2]) {
+    let (world, quorum, [one, other]) = two_leases().await;
+    world.members[2].memory.release(&one).await.unwrap();
+    quorum.renew(std::slice::from_ref(&one)).await;
+    tokio::time::sleep(MILLISECOND).await;
+    (world, quorum, [one, other])
+}
+
 /// Regression: the member answered about all leases of a batch only when the record of the one in doubt
 /// was read and that lease was taken again, which could exceed its limit. So with another member down,
 /// the batch was not renewed.
 #[tokio::test(start_paused = true)]
 async fn a_lease_whose_record_of_breaks_is_read_slowly_delays_no_other_of_its_batch() {
-    let (world, quorum) = quorum_of(3);
-    let [one, other] = ["k", "l"].map(|name| world.attempt_for(name, TTL));
-    for attempt in [&one, &other] {
-        fence(&quorum.grant(attempt, WaitMode::Try).await);
-    }
-    world.members[2].memory.release(&one).await.unwrap();
-    quorum.renew(std::slice::from_ref(&one)).await;
-    tokio::time::sleep(MILLISECOND).await;
+    let (world, quorum, [one, other]) = one_in_doubt_at_the_third().await;
     world.members[1].set(CallFate::Hung);
     for call in ["last break", "rejoin", "renew"] {
         world.members[2].on(call, CallFate::Slow(400 * MILLISECOND));
@@ -141,14 +149,7 @@ async fn a_lease_whose_record_of_breaks_is_read_slowly_delays_no_other_of_its_ba
 /// Its node of a server with many nodes is down, and the others renew the rest of the batch.
 #[tokio::test(start_paused = true)]
 async fn a_member_is_not_down_if_it_renews_others_than_the_lease_in_doubt() {
-    let (world, quorum) = quorum_of(3);
-    let [one, other] = ["k", "l"].map(|name| world.attempt_for(name, TTL));
-    for attempt in [&one, &other] {
-        fence(&quorum.grant(attempt, WaitMode::Try).await);
-    }
-    world.members[2].memory.release(&one).await.unwrap();
-    quorum.renew(std::slice::from_ref(&one)).await;
-    tokio::time::sleep(MILLISECOND).await;
+    let (world, quorum, [one, other]) = one_in_doubt_at_the_third().await;
     world.members[2].says(|facts| facts.out_of_reach = Some("k"));
     let mut notices = quorum.notices().unwrap();
     quorum.renew(&[one, other]).await;
