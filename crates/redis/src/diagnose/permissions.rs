@@ -156,7 +156,7 @@ impl Setting {
             false => format!("the server does not know {}", name.to_ascii_uppercase()),
         };
         if name == TO_BATCH {
-            let what = format_args!("{lacks}: locks are requested one by one, which takes longer");
+            let what = format!("{lacks}: locks are requested one by one, which takes longer");
             return self.note("batches", what);
         }
         let what = format!("{lacks}: locks cannot be listed or watched, and leftovers were not checked");

@@ -43,7 +43,7 @@ impl Cluster {
         self.learn(self.runtime.now()).await?;
         known().ok_or_else(|| {
             self.doubt(None);
-            let reason = format_args!("no node of the cluster serves slot {slot}: give it to a node");
+            let reason = format!("no node of the cluster serves slot {slot}: give it to a node");
             self.faults.passing(reason).caused_by(FaultCause::NotServing)
         })
     }
