@@ -274,10 +274,12 @@ impl QuorumAttempt {
         self.ids.call_ends(member, holder, false);
     }
 
-    /// Returns true if an answer to this question would count.
+    /// Returns true if an answer to this question would count: it belongs to this round, and its id
+    /// was not given up.
     #[must_use]
     pub fn counts(&self, question: &Question) -> bool {
-        self.request.as_ref().is_some_and(|request| request.number == question.round)
+        let is_in_use = self.ids.holder(question.member) == question.holder;
+        is_in_use && self.request.as_ref().is_some_and(|request| request.number == question.round)
     }
 
     fn tell(&mut self, question: &Question, answer: Result<MemberAnswer, Fault>) {

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use conformance::faulty::{CallFate, Does};
-use leasehold_core::{Content, GrantAnswer, Holder, HolderInfo, Owner, Store as _, WaitMode, WaitQueue};
+use leasehold_core::{
+    Content, Fence, GrantAnswer, Holder, HolderInfo, Owner, Proposal, Runtime as _, Store as _, Ttl,
+    WaitMode, WaitQueue,
+};
 
-use super::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, is_woken, key, quorum_of, stands};
+use super::world::{MAX_TTL, MILLISECOND, SECOND, TTL, WAIT, World, fence, is_woken, key, quorum_of, stands};
 
 /// Another program's lock, which never expires.
 fn foreign() -> Does {
@@ -192,4 +195,26 @@ async fn a_late_grant_counts_and_is_kept_or_is_given_up_and_does_not_count() {
     fence(&world.quorum().grant(&attempt, WAIT).await);
     tokio::time::sleep(SECOND).await;
     assert_eq!(holders(&world, attempt.holder), 2, "{:?}", world.taken());
+}
+
+/// Regression: the answer of the member in whose queue the attempt had been was counted after its id
+/// there had been given up, so the member could grant the key to somebody else.
+#[tokio::test(start_paused = true)]
+async fn a_grant_from_a_queue_that_was_left_does_not_count() {
+    let (world, quorum) = quorum_of(3);
+    let mut rival = world.attempt();
+    // So the first member's next fence is the greatest, and is raised nowhere else.
+    let ahead = world.clock.since_epoch() + 2 * SECOND;
+    let proposed = Fence::new(u64::try_from(ahead.as_micros()).unwrap()).unwrap();
+    rival.proposal = Some(Proposal { fence: proposed, max_ttl: Ttl::new(MAX_TTL).unwrap() });
+    for member in [0, 1] {
+        fence(&world.members[member].memory.grant(&rival, WaitMode::Try).await);
+    }
+    let waits = world.attempt();
+    stands(&quorum, &waits).await;
+    world.rival_leaves(&rival, [0, 1]).await;
+    world.members[0].once("grant", CallFate::Slow(700 * MILLISECOND));
+    world.on([0, 2], "grant", CallFate::Hung);
+    let answer = quorum.grant(&waits, WAIT).await;
+    assert!(answer.is_err(), "one of three has granted it: {answer:?}");
 }
