@@ -13,8 +13,7 @@ use crate::exit::{End, Failure};
 use crate::json::millis_of;
 use crate::lock_request::LockRequest;
 use crate::options::{exit_code, time_of};
-use crate::outer_locks::OuterLocks;
-use crate::run::work;
+use crate::run::{ready, work};
 use crate::say;
 use crate::settings::Settings;
 use crate::signals::Signals;
@@ -135,7 +134,7 @@ impl Job {
 
 pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     let request = &job.settings.request;
-    let around = OuterLocks::at(&request.place.store);
+    let around = ready(&job.settings)?;
     around.patience(request)?;
     let mut signals = Signals::catch()?;
     let started = Instant::now();

@@ -56,9 +56,8 @@ Example: wait up to half a minute for the others, then deploy:
   leasehold run --within 30s deploy -- ./deploy --all";
 
 pub(crate) async fn run(mut settings: Settings) -> Result<End, Failure> {
-    let around = OuterLocks::at(&settings.request.place.store);
+    let around = ready(&settings)?;
     settings.request.patience = around.patience(&settings.request)?;
-    around.leave_room_for(&settings.request)?;
     let request = &settings.request;
     let mut signals = Signals::catch()?;
     let (locks, guard) = take(request, &mut signals).await?;
@@ -75,6 +74,13 @@ pub(crate) async fn run(mut settings: Settings) -> Result<End, Failure> {
         )),
         ReleaseOutcome::Done | ReleaseOutcome::Unconfirmed(_) => Ok(end_as(status)),
     }
+}
+
+/// The locks around us. Refuses what could not be run, before anything is sent.
+pub(crate) fn ready(settings: &Settings) -> Result<OuterLocks, Failure> {
+    let around = OuterLocks::at(&settings.request.place.store);
+    around.leave_room_for(&settings.request)?;
+    Ok(around)
 }
 
 /// Runs the command under a held lock, and reports how it ended.

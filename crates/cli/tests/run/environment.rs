@@ -165,6 +165,19 @@ fn a_key_is_held_around_us_at_its_own_store_whatever_stores_are_between() {
     assert_eq!(done.err.matches("a run around this one holds it").count(), 2, "{done:?}");
 }
 
+/// Regression: a job was granted its lock, and then its command could not be started.
+#[test]
+fn more_keys_than_the_environment_has_room_for_are_refused_before_anything_is_sent() {
+    let site = Site::new();
+    let most = "k".repeat(128 * 1024 - "LEASEHOLD_KEYS=".len() - 1);
+    for words in [&["run", "j"][..], &["once", "j"], &["every", "1h", "j"]] {
+        let mut command = site.by_environment(&[words, &["--", "true"]].concat());
+        command.env("LEASEHOLD_KEYS", &most);
+        site.finish(command).says(64, &["j: these are more keys than the variables LEASEHOLD_KEYS"]);
+    }
+    assert!(!site.path("leases.db").exists());
+}
+
 /// A writer that waits for the outer run is before the inner one in the queue, so a wait would be
 /// forever.
 #[test]
