@@ -16,7 +16,7 @@ use crate::say;
 use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::status;
-use crate::supervisor::Outcome;
+use crate::supervisor::{self, Outcome};
 use crate::take::{ReleaseLimit, ReleaseOutcome, give_back, take, tell_keeping};
 use crate::watch::{EndReason, watch};
 
@@ -78,6 +78,7 @@ pub(crate) async fn run(mut settings: Settings) -> Result<End, Failure> {
 
 /// The locks around us. Refuses what could not be run, before anything is sent.
 pub(crate) fn ready(settings: &Settings) -> Result<OuterLocks, Failure> {
+    supervisor::check()?;
     let around = OuterLocks::at(&settings.request.place.store);
     around.leave_room_for(&settings.request)?;
     Ok(around)

@@ -30,7 +30,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitStatus, getpgid, getppid, kill_process, kill_process_group};
 use rustix::time::clock_gettime;
 
-pub(crate) use self::descendants::{KillRounds, adopt_orphans, is_below_us};
+pub(crate) use self::descendants::{KillRounds, adopt_orphans, check, is_below_us};
 use self::ending::{Ending, Step};
 use self::kernel::Wakes;
 pub(crate) use self::kernel::{Handle, SHARES_OUR_GROUP, counter, is_stopped, pair};

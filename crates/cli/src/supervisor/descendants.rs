@@ -13,7 +13,15 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 use self::kernel::Earlier;
 pub(super) use self::kernel::count;
 pub(crate) use self::kernel::{adopt_orphans, is_below_us};
+use crate::exit::{End, Failure};
 use crate::say;
+
+/// Refuses to run a command whose processes could not be found when they must end.
+pub(crate) fn check() -> Result<(), Failure> {
+    const WHY: &str = "/proc does not show the processes of this namespace, so what the command starts could not be ended: \
+        mount it here (mount -t proc proc /proc, or unshare --mount-proc)";
+    if kernel::are_found() { Ok(()) } else { Err(Failure::new(End::CANNOT_EXECUTE, WHY)) }
+}
 
 pub(super) fn signal(command: Pid, signal: Signal) {
     kernel::signal(command, signal, &Earlier::default());

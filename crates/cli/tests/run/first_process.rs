@@ -11,6 +11,9 @@ use crate::harness::{OURS, Running, Site, child_of, is_alive, kill, kill_with, u
 pub(crate) const UNSHARE: [&str; 7] =
     ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
+/// The same with the /proc of the namespace around it.
+const WITHOUT_PROC: [&str; 6] = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
+
 /// True if the kernel allows a namespace of process ids; otherwise prints why a test is skipped.
 pub(crate) fn has_namespaces() -> bool {
     let tried = Command::new(UNSHARE[0]).args(&UNSHARE[1..]).arg("true").output();
@@ -83,6 +86,20 @@ fn the_first_process_and_the_supervisor_wait_for_orphans() {
     });
     site.go();
     run.finish().prints(4, "");
+}
+
+/// Regression: the supervisor looked for what the command had started among the processes of the other
+/// namespace. It found nothing to end, so the command ran on without its lease, next to the next holder.
+#[test]
+fn a_command_is_not_run_where_proc_shows_the_processes_of_another_namespace() {
+    let Some(site) = has_namespaces().then(Site::new) else { return };
+    for task in ["run k", "once k", "every 1h k"] {
+        let task: Vec<_> = task.split(' ').collect();
+        let words = [&WITHOUT_PROC[1..], &[OURS], &task, &["--store", site.store(), "--", "true"]].concat();
+        site.finish(site.process("unshare", &words))
+            .says(126, &["/proc does not show the processes of this namespace", "unshare --mount-proc"]);
+    }
+    assert!(!site.path("leases.db").exists(), "refused before anything is opened");
 }
 
 #[test]

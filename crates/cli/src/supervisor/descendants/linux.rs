@@ -13,6 +13,12 @@ use rustix::process::{
 
 use super::reap_with;
 
+/// True if /proc shows the processes that we can signal, by their numbers, and not those of another
+/// namespace.
+pub(crate) fn are_found() -> bool {
+    fs::read_link("/proc/self").is_ok_and(|own| own.to_str() == Some(&*getpid().to_string()))
+}
+
 /// Makes us the parent of all orphans below us. Our children do not inherit that.
 pub(crate) fn adopt_orphans() -> rustix::io::Result<()> {
     set_child_subreaper(Some(getpid()))
