@@ -26,8 +26,8 @@ struct OuterLock {
     mode: Mode,
     /// The URL of its store.
     store: String,
-    /// True if our own request needs that store, or one of those stores.
-    is_here: bool,
+    /// For each store of our own request, true if this lock is held there.
+    is_at: Vec<bool>,
 }
 
 impl OuterLocks {
@@ -44,14 +44,14 @@ impl OuterLocks {
         let keys: Vec<_> = keys.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
         let modes: Vec<_> = modes.split('\n').map(mode_in).collect();
         let modes = if modes.len() == keys.len() { modes } else { vec![Mode::Exclusive; keys.len()] };
-        let (mut stores, mut store, mut is_here) = (stores.split('\n'), String::new(), false);
+        let (mut stores, mut store, mut is_at) = (stores.split('\n'), String::new(), Vec::new());
         let locks = keys.into_iter().zip(modes).map(|(key, mode)| {
             if let Some(next) = stores.next().filter(|next| !next.is_empty()) {
                 let theirs = Stores::new(Stores::urls_in(next), None);
-                is_here = theirs.is_ok_and(|theirs| here.needs(&theirs));
+                is_at = theirs.map(|theirs| here.each_in(&theirs)).unwrap_or_default();
                 store = next.to_owned();
             }
-            OuterLock { key, mode, store: store.clone(), is_here }
+            OuterLock { key, mode, store: store.clone(), is_at: is_at.clone() }
         });
         Self(locks.collect())
     }
@@ -62,14 +62,16 @@ impl OuterLocks {
     /// hold them. Then they are granted at once or perhaps never: somebody who waits for the outer
     /// run may be in the queue before us.
     pub(crate) fn patience(&self, request: &LockRequest) -> Result<Patience, Failure> {
-        let (keys, mode) = (&request.keys, request.mode);
-        if let Some(key) = keys.iter().find(|key| !self.leave(key, mode)) {
+        let (keys, stores) = (&request.keys, &request.place.store);
+        let leave = |key: &&Key| stores.most(|nth| self.leave(key, request.mode, nth));
+        if let Some(key) = keys.iter().find(|key| !leave(key)) {
             return Err(Failure::usage(format!(
                 "{key}: a run around this one holds it, so this one would wait forever: leave the inner run out, or \
                  unset {KEYS} if the outer one has ended"
             )));
         }
-        let is_beside = keys.iter().any(|key| self.modes_of(key).next().is_some());
+        let is_free = |key: &Key| stores.most(|nth| self.modes_of(key, nth).next().is_none());
+        let is_beside = !keys.iter().all(is_free);
         Ok(match request.patience {
             Patience::Endless if is_beside => Patience::Beside,
             patience => patience,
@@ -89,25 +91,26 @@ impl OuterLocks {
         )))
     }
 
-    /// Returns true if a request in this mode can be granted while all of them are held.
-    fn leave(&self, key: &Key, mode: Mode) -> bool {
+    /// Returns true if one of our stores can grant a request in this mode while all of them are held.
+    fn leave(&self, key: &Key, mode: Mode, nth: usize) -> bool {
         match mode {
-            Mode::Shared => self.modes_of(key).all(|held| held == Mode::Shared),
+            Mode::Shared => self.modes_of(key, nth).all(|held| held == Mode::Shared),
             Mode::Permits { weight, of } => {
-                let left = self.modes_of(key).try_fold(of, |left, held| match held {
+                let left = self.modes_of(key, nth).try_fold(of, |left, held| match held {
                     Mode::Permits { weight, of: theirs } if theirs == of => left.checked_sub(weight),
                     _ => None,
                 });
                 left.is_some_and(|left| left >= weight)
             }
-            _ => self.modes_of(key).next().is_none(),
+            _ => self.modes_of(key, nth).next().is_none(),
         }
     }
 
-    /// How they hold a key that our own request needs.
-    fn modes_of(&self, key: &Key) -> impl Iterator<Item = Mode> {
+    /// How they hold a key at one of our stores.
+    fn modes_of(&self, key: &Key, nth: usize) -> impl Iterator<Item = Mode> {
         let key = line(key);
-        self.0.iter().filter(move |held| held.is_here && held.key == key).map(|held| held.mode)
+        let is_meant = move |held: &&OuterLock| held.key == key && held.is_at.get(nth) == Some(&true);
+        self.0.iter().filter(is_meant).map(|held| held.mode)
     }
 
     /// The keys of these locks and of a request inside them, their modes and their stores.
@@ -117,7 +120,7 @@ impl OuterLocks {
             key: line(key),
             mode: request.mode,
             store: store.clone(),
-            is_here: true,
+            is_at: vec![],
         });
         let all: Vec<_> = self.0.iter().cloned().chain(inner).collect();
         let keys: Vec<_> = all.iter().map(|lock| &*lock.key).collect();
@@ -276,6 +279,26 @@ mod tests {
         assert_eq!(around.patience(&request_at("file:/x", &["l"])), Ok(Patience::Endless));
         let around = inside_at("file:/w", &OuterLocks::default(), &request_at(quorum, &["k"]));
         assert_eq!(around.patience(&request_at("file:/w", &["k"])), Ok(Patience::Endless));
+    }
+
+    /// Regression: each outer run was compared alone, so a run at a quorum waited for two outer runs that
+    /// held its key at a store each.
+    #[test]
+    fn a_key_is_refused_if_runs_at_several_stores_hold_it_at_most_of_a_quorum() {
+        let quorum = "quorum:file:/x,file:/y,file:/z";
+        let request = |words: &[&str]| request_at(quorum, words);
+        let at_one = inside_at(quorum, &OuterLocks::default(), &request_at("file:/x", &["k"]));
+        assert_eq!(at_one.patience(&request(&["k"])), Ok(Patience::Endless));
+        let around = |words: &[&str]| {
+            let around =
+                inside_at(quorum, &OuterLocks::default(), &request_at("file:/x", &["--shared", "k"]));
+            inside_at(quorum, &around, &request_at("file:/z", words))
+        };
+        assert!(around(&["k"]).patience(&request(&["k"])).is_err());
+        assert_eq!(around(&["l"]).patience(&request(&["k"])), Ok(Patience::Endless));
+        assert_eq!(around(&["k"]).patience(&request(&["--shared", "k"])), Ok(Patience::Beside));
+        let twice_at_one = inside_at(quorum, &at_one, &request_at("file:/x", &["k"]));
+        assert_eq!(twice_at_one.patience(&request(&["k"])), Ok(Patience::Endless));
     }
 
     /// Regression: all keys were acquired, and then the command could not be started.

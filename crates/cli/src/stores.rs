@@ -106,11 +106,15 @@ impl Stores {
         if self.is_several() { format!("quorum:max-ttl={}ms,{all}", self.max_ttl.as_millis()) } else { all }
     }
 
-    /// True if no majority of these stores is without one of the others.
-    pub(crate) fn needs(&self, others: &Self) -> bool {
-        let is_other = |one: &&StoreUrl| others.all.iter().any(|other| other.is_same_place_as(one));
-        let shared = self.all.iter().filter(is_other).count();
-        2 * (self.all.len() - shared) <= self.all.len()
+    /// For each of these stores, true if it is one of the others.
+    pub(crate) fn each_in(&self, others: &Self) -> Vec<bool> {
+        let is_other = |one: &StoreUrl| others.all.iter().any(|other| other.is_same_place_as(one));
+        self.all.iter().map(is_other).collect()
+    }
+
+    /// True if more than half of these stores, by their numbers, are like this.
+    pub(crate) fn most(&self, is_like_this: impl Fn(usize) -> bool) -> bool {
+        2 * (0..self.all.len()).filter(|nth| is_like_this(*nth)).count() > self.all.len()
     }
 }
 
@@ -155,6 +159,12 @@ mod tests {
         assert!(Stores::new(["quorum:redis://a,memory:"], None).is_err());
     }
 
+    /// True if no majority of some stores is without one of the others.
+    fn need(some: &Stores, others: &Stores) -> bool {
+        let theirs = some.each_in(others);
+        !some.most(|nth| !theirs[nth])
+    }
+
     #[test]
     fn several_stores_are_written_as_one_url_without_passwords_and_read_back() {
         let urls = ["redis://u:s3cret@a", "redis+cluster://b,c:7", "file:/my dir/l.db"];
@@ -162,7 +172,7 @@ mod tests {
         let text = stores.without_password();
         assert_eq!(text, "quorum:max-ttl=5500ms,redis://u@a,redis+cluster://b,c:7,file:/my dir/l.db");
         let read = Stores::new(Stores::urls_in(&text), None).unwrap();
-        assert!(read.needs(&stores) && stores.needs(&read) && read.max_ttl == stores.max_ttl, "{read:?}");
+        assert!(need(&read, &stores) && need(&stores, &read) && read.max_ttl == stores.max_ttl, "{read:?}");
         assert_eq!(Stores::new(["redis://:s3cret@a"], None).unwrap().without_password(), "redis://a");
     }
 
@@ -171,12 +181,12 @@ mod tests {
     fn stores_need_others_without_which_they_have_no_majority() {
         let stores = |urls: &[&str]| Stores::new(urls.iter().copied(), None).unwrap();
         let (a, three) = (stores(&["redis://a"]), stores(&["redis://a", "redis://b", "redis://c"]));
-        assert!(three.needs(&stores(&["redis://c", "redis://a", "redis://b"])));
-        assert!(three.needs(&stores(&["redis://a", "redis://b"])));
-        assert!(a.needs(&three) && !three.needs(&a));
-        assert!(stores(&["redis://a", "redis://x"]).needs(&three));
-        assert!(stores(&["redis://a", "redis://b", "redis://x"]).needs(&three));
-        assert!(!stores(&["redis://a", "redis://x", "redis://y"]).needs(&three));
-        assert!(!stores(&["redis://x"]).needs(&three));
+        assert!(need(&three, &stores(&["redis://c", "redis://a", "redis://b"])));
+        assert!(need(&three, &stores(&["redis://a", "redis://b"])));
+        assert!(need(&a, &three) && !need(&three, &a));
+        assert!(need(&stores(&["redis://a", "redis://x"]), &three));
+        assert!(need(&stores(&["redis://a", "redis://b", "redis://x"]), &three));
+        assert!(!need(&stores(&["redis://a", "redis://x", "redis://y"]), &three));
+        assert!(!need(&stores(&["redis://x"]), &three));
     }
 }
