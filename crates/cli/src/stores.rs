@@ -24,10 +24,18 @@ impl Stores {
         urls: impl IntoIterator<Item = &'a str>,
         max_ttl: Option<Duration>,
     ) -> Result<Self, Failure> {
-        let (mut all, mut in_url) = (Vec::new(), None);
+        let (mut all, mut in_url): (_, Option<Duration>) = (Vec::new(), None);
         for url in urls {
             match QuorumStore::members_in(url)? {
                 Some((members, longest)) => {
+                    if let (Some(one), Some(other)) = (in_url, longest)
+                        && one != other
+                    {
+                        return Err(Failure::usage(format!(
+                            "the longest ttl is given twice, and differs: max-ttl={one:?} and max-ttl={other:?}: leave one \
+                             out, or write the same in both"
+                        )));
+                    }
                     in_url = longest.or(in_url);
                     all.extend(members.into_iter().map(StoreUrl::new).collect::<Result<Vec<_>, _>>()?);
                 }
@@ -157,6 +165,22 @@ mod tests {
         let of_one = format!("{:?}", Stores::new(["quorum:max-ttl=5s,redis://a"], None));
         assert!(of_one.contains("max-ttl= of the URL: ") && !of_one.contains("--max-ttl"), "{of_one}");
         assert!(Stores::new(["quorum:redis://a,memory:"], None).is_err());
+    }
+
+    /// Regression: the last one counted.
+    #[test]
+    fn two_quorums_with_different_longest_ttls_are_not_one_quorum() {
+        let both = |one: &str, other: &str| {
+            Stores::new([&*format!("quorum:{one}redis://a"), &*format!("quorum:{other}redis://b")], None)
+        };
+        for (one, other) in [("max-ttl=60s", "max-ttl=90s"), ("max-ttl=90s", "max-ttl=60s")] {
+            let refused = format!("{:?}", both(&format!("{one},"), &format!("{other},")));
+            assert!(refused.contains(&format!("{one} and {other}")), "{refused}");
+        }
+        for (one, other) in [("max-ttl=90s,", "max-ttl=90000ms,"), ("max-ttl=90s,", ""), ("", "max-ttl=90s,")]
+        {
+            assert_eq!(both(one, other).unwrap().max_ttl, Duration::from_secs(90));
+        }
     }
 
     /// True if no majority of some stores is without one of the others.

@@ -49,7 +49,7 @@ const WRONG: [(&[&str], &str); 41] = [
 ];
 
 /// Senseless lines of all tasks, with the error and the hint if any. `''` is an empty word.
-const WRONG_TASKS: [(&str, &str, &str); 75] = [
+const WRONG_TASKS: [(&str, &str, &str); 77] = [
     ("walk", "no task walk", ""),
     ("run k --", "no command", ""),
     ("run k", "no -- before it", "leasehold run k -- COMMAND"),
@@ -59,6 +59,16 @@ const WRONG_TASKS: [(&str, &str, &str); 75] = [
     ("a -- ls", "no task a", "leasehold run KEY -- COMMAND"),
     ("run --max-ttl 60 k -- true", "--max-ttl: it is for several stores", ""),
     ("run --store redis://h:1 --store redis://h:1 k -- true", "h:1 is in the quorum twice", ""),
+    (
+        "run --store quorum:max-ttl=90s,redis://h:1 --store quorum:max-ttl=60s,redis://h:2 k -- true",
+        "--store: the longest ttl is given twice, and differs: max-ttl=90s and max-ttl=60s",
+        "",
+    ),
+    (
+        "run --store quorum:redis://h:1,redis://h:2,max-ttl=90s k -- true",
+        "--store: max-ttl of a quorum's URL is given once, before its members",
+        "",
+    ),
     ("run --store /var/lib/leases.db k -- true", "not a URL; to use a file, write file:PATH", ""),
     ("run --store leases.db k -- true", "not a URL; to use a file, write file:PATH", ""),
     ("run --store localhost k -- true", "write file:PATH", ""),

@@ -27,6 +27,9 @@ pub(super) fn members_in(url: &str) -> Result<Option<Members<'_>>, Misuse> {
         max_ttl = Some(time_of(time)?);
         rest = behind.trim_start_matches(separates);
     }
+    if rest.split(separates).any(|word| word.starts_with(MAX_TTL)) {
+        return Err(misuse("is given once, before its members"));
+    }
     let mut members = Vec::new();
     while !rest.is_empty() {
         let separators = rest.char_indices().filter(|(_, character)| separates(*character));
@@ -51,12 +54,12 @@ fn begins_a_url(text: &str) -> bool {
 }
 
 fn time_of(text: &str) -> Result<Duration, Misuse> {
-    url_duration(text).ok_or_else(|| {
-        // Not quoted: in a URL that is wrong, anything may be a password.
-        Misuse::Url {
-            reason: "max-ttl of a quorum's URL must be a number, and then ms, s or m: quorum:max-ttl=60s,URL,URL,URL".into(),
-        }
-    })
+    url_duration(text).ok_or_else(|| misuse("must be a number, and then ms, s or m"))
+}
+
+/// Does not quote the URL: in one that is wrong, anything may be a password.
+fn misuse(rule: &str) -> Misuse {
+    Misuse::Url { reason: format!("max-ttl of a quorum's URL {rule}: quorum:max-ttl=60s,URL,URL,URL") }
 }
 
 #[cfg(test)]
@@ -91,6 +94,16 @@ mod tests {
         assert_eq!(of("quorum:max-ttl=2m redis://a").1, Some(Duration::from_secs(120)));
         assert_eq!(of("quorum:max-ttl=5500ms,redis://a").1, Some(Duration::from_millis(5500)));
         assert_eq!(of("quorum:redis://a").1, None);
+        // Regression: behind a file or a cluster it was part of the path or a node.
+        for misplaced in [
+            "file:/a,max-ttl=90s,file:/b",
+            "file:/a,file:/b max-ttl=90s",
+            "redis+cluster://a,max-ttl=90s",
+            "max-ttl=60s,max-ttl=90s,file:/b",
+        ] {
+            let error = members_in(&format!("quorum:{misplaced}")).unwrap_err().to_string();
+            assert!(error.contains("max-ttl of a quorum's URL is given once"), "{misplaced}: {error}");
+        }
         for time in ["", "90", "s", "+1s", "1h", "99999999999999999999s", "99999999999999m"] {
             let error = members_in(&format!("quorum:max-ttl={time},redis://u:s3cret@a")).unwrap_err();
             assert!(
