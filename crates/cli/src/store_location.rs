@@ -30,7 +30,8 @@ pub(crate) struct StoreLocation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    Argument,
+    /// Of this name.
+    Argument(&'static str),
     Environment,
     Nobody,
 }
@@ -47,6 +48,11 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 impl StoreLocation {
     /// The store of `--store`, otherwise of the environment, otherwise the default.
     pub(crate) fn of(args: StoreArgs) -> Result<Self, Failure> {
+        Self::named_in("--store", args)
+    }
+
+    /// The same if the URLs come from another argument than `--store`.
+    pub(crate) fn named_in(argument: &'static str, args: StoreArgs) -> Result<Self, Failure> {
         let (name, outage_limit) = or_variable("--outage-limit", args.outage_limit);
         let outage_limit = time_of(&name, outage_limit)?;
         if outage_limit == Some(Duration::ZERO) {
@@ -77,7 +83,7 @@ impl StoreLocation {
         };
         if !args.store.is_empty() {
             let urls: Vec<_> = args.store.iter().map(String::as_str).collect();
-            return named(&urls, Origin::Argument);
+            return named(&urls, Origin::Argument(argument));
         }
         match env::var(environment::STORE) {
             // Not the same as unset: a script with an empty variable meant some other store.
@@ -184,9 +190,11 @@ impl StoreLocation {
                 "leasehold init --group NAME DIR makes a store for several users: see `leasehold help init`",
             );
         }
-        if self.origin == Origin::Argument && self.store.has_password() {
+        if let Origin::Argument(argument) = self.origin
+            && self.store.has_password()
+        {
             say::line(format_args!(
-                "every user of this machine can see the password in --store (ps): put the URL into {} instead",
+                "every user of this machine can see the password in {argument} (ps): put the URL into {} instead",
                 environment::STORE
             ));
         }
@@ -230,7 +238,7 @@ impl StoreLocation {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Argument => "--store",
+            Self::Argument(argument) => argument,
             Self::Environment => environment::STORE,
             Self::Nobody => "the default store",
         })

@@ -45,6 +45,7 @@ impl Plan {
                 "stores are named with --store and without it: name all of them in one way",
             ));
         }
+        let argument = if urls.is_empty() { "--store" } else { "URL" };
         store.store.extend(urls);
         let time = time_of("--seconds", seconds)?.unwrap_or(TIME);
         if !(LEAST..=MOST).contains(&time) {
@@ -58,7 +59,7 @@ impl Plan {
         let names = format!("{prefix}{:08x}:", random as u32);
         // Each name is this plus a few digits.
         Key::new(format!("{names}hand-off")).map_err(|misuse| Failure::from(misuse).about("--prefix"))?;
-        Ok(Self { place: StoreLocation::of(store)?, time, tasks, json, quiet, names })
+        Ok(Self { place: StoreLocation::named_in(argument, store)?, time, tasks, json, quiet, names })
     }
 
     pub(crate) fn name(&self, what: impl std::fmt::Display) -> String {

@@ -49,7 +49,7 @@ const WRONG: [(&[&str], &str); 41] = [
 ];
 
 /// Senseless lines of all tasks, with the error and the hint if any. `''` is an empty word.
-const WRONG_TASKS: [(&str, &str, &str); 77] = [
+const WRONG_TASKS: [(&str, &str, &str); 78] = [
     ("walk", "no task walk", ""),
     ("run k --", "no command", ""),
     ("run k", "no -- before it", "leasehold run k -- COMMAND"),
@@ -130,7 +130,9 @@ const WRONG_TASKS: [(&str, &str, &str); 77] = [
     ("bench --tasks -4", "--tasks: \"-4\" is not a number of tasks", ""),
     ("bench --prefix leasehold:", "--prefix: ", ""),
     ("bench --store file:/x redis://127.0.0.1:1", "name all of them in one way", ""),
-    ("bench tmp/x.db", "the store is not a URL", ""),
+    // Regression: the error named --store, which nobody had written.
+    ("bench tmp/x.db", "leasehold: URL: the store is not a URL", ""),
+    ("bench --store tmp/x.db", "leasehold: --store: the store is not a URL", ""),
     ("init --group g", "no directory", ""),
     // Regression: it was said that the working directory is unknown.
     ("init --group g ''", "no directory", ""),
