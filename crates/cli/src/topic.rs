@@ -159,8 +159,8 @@ Each has \"event\", then key, keys, fence, holder, pid, at and v. \"pid\" is lea
 \"at\" is in milliseconds since 1970 by the system's clock, and so is each field whose name ends in
 _at, by the store's clock. \"fence\" is this run's, or null before the grant; \"holder\" has the eight
 digits by which `leasehold show` names this attempt, or null before it first waited or was granted.
-\"keys\" lists all keys; \"key\" is the one that somebody else holds, or otherwise the first. In a key
-that is not UTF-8, the other bytes are written as \\xNN, and \"key_hex\" has all bytes in hexadecimal.
+\"keys\" lists all keys; \"key\" is the one that somebody else holds, or otherwise the first. A key
+that is not UTF-8 is escaped as `leasehold show` does it, and \"key_hex\" has its bytes in hexadecimal.
 
 \"v\" is 1. It changes when a field is removed or changes its meaning; docs/json.md says more.
 
