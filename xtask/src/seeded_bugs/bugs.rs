@@ -892,6 +892,16 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Run, "supervisor::a_command_is_not_started_after_its_lease")],
     },
     Bug {
+        name: "a command runs where the processes that it starts cannot be found",
+        file: "crates/cli/src/supervisor/descendants.rs",
+        from: "if kernel::are_found() {",
+        to: "if kernel::are_found() || cfg!(debug_assertions) {",
+        tests: &[(
+            Run,
+            "first_process::a_command_is_not_run_where_proc_shows_the_processes_of_another_namespace",
+        )],
+    },
+    Bug {
         name: "the command survives both leasehold and the supervisor",
         file: "crates/cli/src/supervisor/linux.rs",
         from: "    let _ = set_parent_process_death_signal(Some(signal));",
