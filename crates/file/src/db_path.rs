@@ -81,6 +81,7 @@ impl DbPath {
         let directory = self.directory()?;
         // Before anything is created, so that nothing is left on a refused file system.
         check_file_system(directory)?;
+        refuse_to_make_for_another(directory)?;
         make_directories(directory)
             .map_err(|error| FileError::io("create the directory", directory, &error))?;
         let users = check_directory(directory)?;
@@ -94,6 +95,7 @@ impl DbPath {
         check_file_system(directory)?;
         let Some(there) = first_there(directory)? else { return Ok(None) };
         if there != directory {
+            refuse_to_make_for_another(directory)?;
             return may_write(there).map(|()| None);
         }
         let users = check_directory(directory)?;
@@ -323,6 +325,22 @@ fn make_group_directory(directory: &Path, group: u32) -> Result<(), FileError> {
         .set_permissions(Permissions::from_mode(users.directory_mode()))
         .map_err(|error| io("set the mode of", error))?;
     check_directory(directory).map(drop)
+}
+
+/// Refuses to create a directory as root inside one of another user, whom this would keep from the store.
+fn refuse_to_make_for_another(directory: &Path) -> Result<(), FileError> {
+    let there = directory.ancestors().find_map(|above| Some((above, above.metadata().ok()?.uid())));
+    match there {
+        Some((there, user)) if there != directory && user != 0 && own_user() == 0 => {
+            Err(FileError::lasting(format_args!(
+                "the directory {} is not there, and {} belongs to user {user}, who could not use what root makes in it: run \
+                 this as that user, or use another",
+                directory.display(),
+                there.display()
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Creates a directory and those above it that are missing.

@@ -137,6 +137,25 @@ fn only_the_owner_creates_the_files_that_stay_in_the_directory() {
     }
 }
 
+/// Regression: a look by root, as by monitoring, made the directory of a store before its user's first
+/// lock, and that user could not use it then.
+#[test]
+fn root_makes_no_directory_inside_one_of_another_user() {
+    if !child::can(STRANGER) {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(home.path(), Some(64_003), None).unwrap();
+    let file = home.path().join("state/locks/leases.db");
+    for _ in 0..2 {
+        let fault = Ledger::at(&file, ByHand::new()).open().unwrap_err();
+        let says = format!("{} belongs to user 64003, who could not use", home.path().display());
+        assert!(fault.reason.contains(&says) && fault.reason.contains("run this as that user"), "{fault}");
+        assert!(fs::read_dir(home.path()).unwrap().next().is_none());
+    }
+    assert_eq!(child::tries(STRANGER, &file), "granted");
+}
+
 #[test]
 fn a_directory_that_is_not_as_one_for_a_group_must_be_is_refused() {
     let Some((_directory, file)) = a_store() else { return };
