@@ -56,6 +56,18 @@ fn a_container_with_another_boot_id_is_refused_while_a_holder_lives() {
     assert_eq!(child::tries(&container, &file), "granted");
 }
 
+/// Regression: the error did not say what to do.
+#[test]
+fn a_process_without_proc_is_told_to_mount_it() {
+    let (_directory, file) = a_file();
+    let hidden = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
+    let container = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", hidden];
+    if child::can(&container) {
+        let said = child::tries(&container, &file);
+        assert!(said.ends_with("/proc/sys/kernel/random/boot_id is not there: mount /proc"), "{said}");
+    }
+}
+
 /// In such a namespace the boot clock is a day ahead, when all leases of the others have ended.
 #[test]
 fn a_process_in_a_time_namespace_counts_leases_as_all_others_do() {
