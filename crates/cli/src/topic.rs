@@ -76,11 +76,11 @@ Variables that `leasehold run`, `once` and `every` set for the command:
   LEASEHOLD_STORE   the store, without its password; a quorum as one URL, with its longest TTL
 
 A run inside the command uses the same store, unless --store or a LEASEHOLD_STORE of its own names
-another. It is refused a key that is held around it at the same store, or at a quorum of which the
-store is a member, because it would wait forever, unless both can hold it: with --shared, or with
---permits if enough are left. Then it does not wait without --within, because somebody who waits for
-the outer run may be before it in the queue. With --try it is refused too. If the store needs a
-password, give the inner run its own LEASEHOLD_STORE.
+another. It is refused a key that is held around it at the same store, at a quorum of which the
+store is a member, or at half of the stores of its own quorum, because it would wait forever, unless
+both can hold it: with --shared, or with --permits if enough are left. Then it does not wait without
+--within, because somebody who waits for the outer run may be before it in the queue. With --try it
+is refused too. If the store needs a password, give the inner run its own LEASEHOLD_STORE.
 
 HOME and the XDG directories are not read: cron, a service and a shell must find the same locks.
 ";
