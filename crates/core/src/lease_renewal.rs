@@ -270,8 +270,10 @@ impl LeaseRenewal {
         if now < due { RenewalStep::WaitUntil(due.min(end)) } else { RenewalStep::Renew(ttl) }
     }
 
-    /// How long the lease lasts without another renewal.
-    fn term(&self) -> Ttl {
+    /// How long the lease lasts without another renewal: its TTL, or less until a lease that was
+    /// handed over is renewed first.
+    #[must_use]
+    pub fn term(&self) -> Ttl {
         self.unclaimed.unwrap_or(self.ttl)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Notice, Notices, Runtime, Store};
+use leasehold_core::{Attempt, Fault, FaultCause, HoldAnswer, Instant, Notice, Notices, Runtime, Store};
 use tokio::sync::Semaphore;
 
 use super::registry::{Due, GuardRegistry};
@@ -112,13 +112,23 @@ async fn renew(
     if due.is_empty() {
         return;
     }
+    // A store of the application's own may never answer. Then all are asked for once more before the
+    // first of these leases ends.
+    let until = runtime.now() + due.iter().map(|due| due.term.duration() / 2).min().unwrap_or_default();
     let (numbers, attempts): (Vec<_>, Vec<_>) = due.into_iter().map(|due| (due.number, due.attempt)).unzip();
     let mut answering = pin!(renewed_or_panicked(&*store, &attempts));
-    let in_turn = runtime.within(TURN, &mut answering).await;
+    let mut answers = runtime.within(TURN, &mut answering).await;
     drop(turn);
-    let answers = match in_turn {
+    if answers.is_none() {
+        answers = runtime.before(until, answering).await;
+    }
+    let answers = match answers {
         Some(answers) => answers,
-        None => answering.await,
+        None if registry.keeps_any(&numbers) => {
+            let silent = Fault::passing(store.name(), "it left a renewal unanswered");
+            vec![Err(silent.caused_by(FaultCause::TimedOut)); attempts.len()]
+        }
+        None => return,
     };
     let now = runtime.now();
     // Report once for the whole call, because all its leases had the same result.
@@ -186,7 +196,7 @@ mod tests {
             let key = Key::new(number.to_string()).unwrap();
             let ttl = Ttl::new(Duration::from_millis(millis)).unwrap();
             let attempt = Attempt::new(Claim::exclusive(key), Holder::from_bits(number.into()), None, ttl);
-            Due { number, attempt }
+            Due { number, attempt, term: ttl }
         };
         let due = [(1, 60_000), (2, 300), (3, 50_000), (4, 500), (5, 60_000)].map(due);
         let numbers = |batch: Vec<Due>| batch.iter().map(|due| due.number).collect::<Vec<_>>();

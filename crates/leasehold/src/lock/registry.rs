@@ -75,6 +75,8 @@ struct Entry {
 pub(crate) struct Due {
     pub(crate) number: u64,
     pub(crate) attempt: Attempt,
+    /// The length of the lease that it renews.
+    pub(crate) term: Ttl,
 }
 
 impl GuardRegistry {
@@ -154,7 +156,8 @@ impl GuardRegistry {
             };
             if let RenewalStep::Renew(ttl) = entry.machine.next(now) {
                 entry.machine.handle_sent(now, ttl);
-                renewals.push(Due { number, attempt: entry.holding.request(ttl) });
+                let term = entry.machine.term();
+                renewals.push(Due { number, attempt: entry.holding.request(ttl), term });
             }
             self.reschedule(&mut state, number, now);
         }
@@ -166,7 +169,7 @@ impl GuardRegistry {
     /// sent from now on, not since they became due, and say how each lock is held now.
     pub(crate) fn still_due(&self, mut due: Vec<Due>, now: Instant) -> Vec<Due> {
         let mut state = locked(&self.state);
-        due.retain_mut(|Due { number, attempt }| match state.guards.get_mut(number) {
+        due.retain_mut(|Due { number, attempt, .. }| match state.guards.get_mut(number) {
             Some(entry) if entry.machine.loss().is_none() => {
                 entry.machine.handle_sent(now, attempt.ttl);
                 *attempt = entry.holding.request(attempt.ttl);
@@ -175,6 +178,13 @@ impl GuardRegistry {
             _ => false,
         });
         due
+    }
+
+    /// Returns true if one of these leases is still kept.
+    pub(crate) fn keeps_any(&self, numbers: &[u64]) -> bool {
+        let state = locked(&self.state);
+        let is_kept = |entry: &Box<Entry>| entry.holding.loss().is_none();
+        numbers.iter().any(|number| state.guards.get(number).is_some_and(is_kept))
     }
 
     /// When the keeper should wake by itself; it promises not to sleep longer.

@@ -105,6 +105,21 @@ async fn leases_are_renewed_again_after_a_store_has_panicked() {
     assert!(guards.iter().all(Guard::is_held));
 }
 
+/// Regression: a renewal that a store of the application's own never answered lost all its leases.
+#[tokio::test(start_paused = true)]
+async fn leases_are_renewed_again_after_a_store_has_left_a_renewal_unanswered() {
+    let World { locks, store, .. } = World::begin(TTL);
+    let guards = [locks.mutex("a").lock().await.unwrap(), locks.mutex("b").lock().await.unwrap()];
+    for _ in 0..3 {
+        store.once("renew", CallFate::Hung);
+        sleep(3 * TTL).await;
+        assert!(guards.iter().all(Guard::is_held));
+    }
+    store.set(CallFate::Hung);
+    let Loss::Expired { fault: Some(fault) } = guards[0].lost().await else { panic!("nobody says why") };
+    assert_eq!(&*fault.reason, "it left a renewal unanswered");
+}
+
 /// Regression: its release was retried only for the TTL with which it was requested.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_was_renewed_for_longer_is_released_after_a_longer_outage() {

@@ -97,8 +97,8 @@ async fn a_loss_is_reported_once_whichever_task_finds_it() {
     world.store.set(CallFate::Fair);
     drop(kept);
     let read = drain(&mut events).await;
-    assert_eq!(kinds(&read), ["acquired", "lost"]);
-    let Event::Lost { held_for, why: Loss::Expired { .. }, .. } = &read[1] else { panic!("{:?}", read[1]) };
+    assert_eq!(kinds(&read), ["acquired", "store fault", "lost", "store back"]);
+    let Event::Lost { held_for, why: Loss::Expired { .. }, .. } = &read[2] else { panic!("{:?}", read[2]) };
     assert_eq!(*held_for, TTL);
     // Noticed at the release: the store no longer has it.
     let gone = world.locks.mutex("gone").lock().await.unwrap();

@@ -154,7 +154,7 @@ async fn a_log_may_look_at_the_locks_that_it_tells_of() {
     sleep(4 * SECOND).await;
     world.store.set(CallFate::Hung);
     guard.lost().await;
-    // Acquired, renewed, lost.
-    assert_eq!(*looked.lock().unwrap(), 3);
+    // Acquired, renewed, not answered, lost.
+    assert_eq!(*looked.lock().unwrap(), 4);
     locks.lock().unwrap().take();
 }
