@@ -62,6 +62,6 @@ impl Every {
     /// [`BeginError`]: the lock was not acquired although nobody held it, or it is unknown whether
     /// the job is due.
     pub fn begin(&self) -> Result<Result<JobGuard, NotDue>, BeginError> {
-        Ok(wait(self.0.begin())?.map(JobGuard))
+        Ok(wait(self.0.begin())?.map(JobGuard::of))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::guard::Guard;
 use super::wait;
+use crate::recipe::DueMark;
 use crate::{Held, JobError, Mark, MarkError};
 
 /// A job that this caller may do, and whose lock it holds, as
@@ -21,14 +22,26 @@ use crate::{Held, JobError, Mark, MarkError};
 /// ```
 #[derive(Debug)]
 #[must_use = "what is dropped was not done: do it, and say done()"]
-pub struct JobGuard(pub(super) crate::JobGuard);
+pub struct JobGuard {
+    guard: Guard,
+    due: DueMark,
+}
 
 impl JobGuard {
+    pub(super) fn of(crate::JobGuard { guard, due }: crate::JobGuard) -> Self {
+        Self { guard: Guard(guard), due }
+    }
+
+    /// The lock under which the job runs, for example to [renew](Guard::renew) it for longer.
+    pub const fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
     /// A view of the holding. Work that blocks checks there that the lock [is still
     /// held](Held::is_held) before each step that matters.
     #[must_use]
     pub fn held(&self) -> Held {
-        self.0.held()
+        self.guard.held()
     }
 
     /// Marks the job as done, and releases the lock. If the store does not answer, the mark is
@@ -38,7 +51,10 @@ impl JobGuard {
     ///
     /// [`MarkError`]: the job was done, but the mark was not confirmed, so somebody may do it again.
     pub fn done(self) -> Result<(), MarkError> {
-        wait(self.0.done())
+        self.mark()?;
+        // The mark counts, whatever the result of the release.
+        let _ = self.guard.release();
+        Ok(())
     }
 
     /// Marks the job as done, and keeps the lock. From then on nobody does it again, even if the
@@ -48,13 +64,13 @@ impl JobGuard {
     ///
     /// As [`done`](Self::done).
     pub fn mark(&self) -> Result<Mark, MarkError> {
-        wait(self.0.mark())
+        wait(self.due.leave(&self.guard.0))
     }
 
     /// Returns the lock alone, for a job that was not done or is not to be marked yet. The caller
     /// can then see the result of the release.
     pub fn into_guard(self) -> Guard {
-        Guard(self.0.into_guard())
+        self.guard
     }
 
     /// Runs the work, and leaves the mark if it succeeded.

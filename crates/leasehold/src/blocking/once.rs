@@ -69,6 +69,6 @@ impl Once {
     ///
     /// [`BeginError`]: the lock was not acquired, or it is unknown whether the job was done.
     pub fn begin(&self) -> Result<Result<JobGuard, Mark>, BeginError> {
-        Ok(wait(self.0.begin())?.map(JobGuard))
+        Ok(wait(self.0.begin())?.map(JobGuard::of))
     }
 }

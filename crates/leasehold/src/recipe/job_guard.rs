@@ -39,8 +39,8 @@ pub(super) async fn begin<Done>(
             return Ok(Err(done));
         }
         if guard.is_held() {
-            let is_marked = AtomicBool::new(false);
-            return Ok(Ok(JobGuard { guard, at: marked.now, keep, period, is_marked }));
+            let due = DueMark { at: marked.now, keep, period, is_marked: AtomicBool::new(false) };
+            return Ok(Ok(JobGuard { guard, due }));
         }
     }
 }
@@ -65,13 +65,36 @@ pub(super) async fn begin<Done>(
 #[derive(Debug)]
 #[must_use = "what is dropped was not done: do it, and say done()"]
 pub struct JobGuard {
-    guard: Guard,
+    pub(crate) guard: Guard,
+    pub(crate) due: DueMark,
+}
+
+/// The mark that a job leaves once it is done.
+#[derive(Debug)]
+pub(crate) struct DueMark {
     at: Stamp,
     keep: Duration,
     /// The period of the job, if it is repeated.
     period: Option<Duration>,
     /// True once the store has confirmed the mark.
     is_marked: AtomicBool,
+}
+
+impl DueMark {
+    /// Leaves the mark under this lock, unless it is there already.
+    pub(crate) async fn leave(&self, guard: &Guard) -> Result<Mark, MarkError> {
+        let label = guard.held().label().and_then(|label| Label::new(label).ok());
+        let mark = Mark::new(self.at, guard.fence(), label);
+        let mark = match self.period {
+            Some(period) => mark.every(period),
+            None => mark,
+        };
+        if !self.is_marked.load(Ordering::Relaxed) {
+            guard.mark(&mark, self.keep).await?;
+            self.is_marked.store(true, Ordering::Relaxed);
+        }
+        Ok(mark)
+    }
 }
 
 impl JobGuard {
@@ -122,17 +145,7 @@ impl JobGuard {
     /// If the future is dropped, the job may or may not be marked. Marking it again changes
     /// nothing.
     pub async fn mark(&self) -> Result<Mark, MarkError> {
-        let label = self.guard.held().label().and_then(|label| Label::new(label).ok());
-        let mark = Mark::new(self.at, self.guard.fence(), label);
-        let mark = match self.period {
-            Some(period) => mark.every(period),
-            None => mark,
-        };
-        if !self.is_marked.load(Ordering::Relaxed) {
-            self.guard.mark(&mark, self.keep).await?;
-            self.is_marked.store(true, Ordering::Relaxed);
-        }
-        Ok(mark)
+        self.due.leave(&self.guard).await
     }
 
     /// Runs the work, stops it when the lock is lost, and leaves the mark if it succeeded.

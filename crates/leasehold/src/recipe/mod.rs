@@ -9,6 +9,7 @@ mod once;
 pub use election::{Candidate, Election, Leaders};
 pub use error::{BeginError, JobError, MarkError};
 pub use every::{Every, EveryOutcome, NotDue};
+pub(crate) use job_guard::DueMark;
 pub use job_guard::JobGuard;
 pub use once::{Once, OnceOutcome};
 
