@@ -152,7 +152,8 @@ impl Faults {
             SqlState::LOCK_NOT_AVAILABLE => self
                 .passing(format_args!(
                     "a key or a table is locked by another transaction for longer than a call may take ({message}): end that transaction, \
-                     which pg_stat_activity shows"
+                     which pg_stat_activity shows; if its wait_event is SyncRep, it is complete and waits for a synchronous standby: bring \
+                     that back, or change synchronous_standby_names"
                 ))
                 .caused_by(FaultCause::NotServing),
             SqlState::QUERY_CANCELED => self

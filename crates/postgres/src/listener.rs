@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Fault};
+use leasehold_core::{Backoff, Fault, locked};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_postgres::types::Type;
 
@@ -25,16 +25,12 @@ const RETRY_LISTEN: Duration = Duration::from_secs(30);
 const IDLE_BEAT: Duration = Duration::from_secs(30);
 
 /// Listens until the store is dropped.
-pub(crate) async fn run(
-    inner: Arc<Inner>,
-    queue: mpsc::WeakUnboundedSender<Job>,
-    mut alive: watch::Receiver<()>,
-) {
+pub(crate) async fn run(inner: Arc<Inner>, mut alive: watch::Receiver<()>) {
     let listening = async {
         let push_monitor = &inner.push_monitor;
         let (mut failures, mut number) = (0, new_number(&inner));
         loop {
-            let rest = match listen(&inner, &queue, number).await {
+            let rest = match listen(&inner, number).await {
                 Ok(listener) => {
                     (failures, number) = (0, new_number(&inner));
                     push_monitor.set(&inner.faults.store, PushState::Listening(listener.number));
@@ -93,11 +89,7 @@ fn new_number(inner: &Inner) -> i64 {
     channel::of_bits(inner.runtime.random() as u64)
 }
 
-async fn listen(
-    inner: &Arc<Inner>,
-    queue: &mpsc::WeakUnboundedSender<Job>,
-    number: i64,
-) -> Result<Listener, ListenFailure> {
+async fn listen(inner: &Arc<Inner>, number: i64) -> Result<Listener, ListenFailure> {
     let session = inner.readings.session();
     let name = channel::name(number);
     // Not the message of an earlier test of this channel.
@@ -122,7 +114,8 @@ async fn listen(
     // Checks that a message on another connection arrives here. Behind a pooler that changes
     // sessions between transactions, it does not.
     let (sent, is_sent) = oneshot::channel();
-    if let Some(queue) = queue.upgrade() {
+    let queue = locked(&inner.queue).as_ref().and_then(mpsc::WeakUnboundedSender::upgrade);
+    if let Some(queue) = queue {
         let _ = queue.send(Job::Notify { said: vec![(name, proof)], sent: Some(sent) });
     }
     if !matches!(inner.runtime.within(limit, is_sent).await, Some(Ok(()))) {

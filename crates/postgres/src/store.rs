@@ -110,6 +110,7 @@ impl PostgresStore {
             blocked: Blocked::default(),
             in_doubt: InDoubtGrants::default(),
             is_up: false.into(),
+            queue: Mutex::default(),
             identity: Mutex::default(),
         };
         let (alive, _) = watch::channel(());
@@ -123,14 +124,14 @@ impl PostgresStore {
         self.inner.push_monitor.push_unavailable()
     }
 
-    fn send(&self, mut job: Job) -> mpsc::WeakUnboundedSender<Job> {
+    fn send(&self, mut job: Job) {
         let mut queue = locked(&self.queue);
         let generation = self.inner.runtime.generation();
         // The task of another generation is never run again.
         if let Some((sender, _)) = queue.as_ref().filter(|(_, of)| *of == generation) {
             match sender.send(job) {
-                Ok(()) => return sender.downgrade(),
-                // Its task ended with its runtime.
+                Ok(()) => return,
+                // Its task ended with its runtime, or panicked.
                 Err(mpsc::error::SendError(unsent)) => job = unsent,
             }
         }
@@ -138,8 +139,9 @@ impl PostgresStore {
         // A caller that waits for an answer finds out by its limit that there is no runtime any
         // more.
         let _ = sender.send(job);
+        *locked(&self.inner.queue) = Some(sender.downgrade());
         self.inner.runtime.spawn(Box::pin(worker::run(Arc::clone(&self.inner), receiver)));
-        queue.insert((sender, generation)).0.downgrade()
+        *queue = Some((sender, generation));
     }
 
     /// The time limit for an answer about a lease of this TTL.
@@ -281,8 +283,7 @@ impl PostgresStore {
     async fn listen(&self, within: Duration) -> Option<Channel> {
         let inner = &self.inner;
         if inner.push_monitor.is_first() {
-            let queue = self.send(Job::Notify { said: Vec::new(), sent: None });
-            let listening = listener::run(Arc::clone(inner), queue, self.alive.subscribe());
+            let listening = listener::run(Arc::clone(inner), self.alive.subscribe());
             inner.runtime.spawn(Box::pin(listening));
         }
         inner.runtime.within(within, inner.push_monitor.settled()).await.flatten()

@@ -46,6 +46,8 @@ pub(crate) struct Inner {
     /// Grants that were sent on connections that broke.
     pub(crate) in_doubt: InDoubtGrants,
     pub(crate) is_up: AtomicBool,
+    /// That of the task that serves requests now; after a panic another task takes over.
+    pub(crate) queue: Mutex<Option<mpsc::WeakUnboundedSender<Job>>>,
     /// The identity of these tables, once they were reached.
     pub(crate) identity: Mutex<Option<Arc<str>>>,
 }

@@ -1,10 +1,16 @@
 //! Servers that are killed, that hang, and that cut connections.
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use conformance::events::wait_for;
-use leasehold::{Event, LockError, Locks};
-use leasehold_core::{Attempt, Claim, GrantAnswer, HoldAnswer, Holder, Key, Store as _, Ttl, WaitMode};
+use leasehold::postgres::PostgresStore;
+use leasehold::{Event, LockError, Locks, TokioRuntime};
+use leasehold_core::{
+    Attempt, BoxFuture, Claim, GrantAnswer, HoldAnswer, Holder, Key, Runtime, Store as _, Ttl, WaitMode,
+};
 use rustix::process::Signal;
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, block_in_place};
@@ -12,7 +18,7 @@ use tokio_postgres::Client;
 
 use crate::world::{
     BUSY, Crowd, process, request, served, server, sessions, signal, store, take, terminate, two, until,
-    until_found, until_session,
+    until_found, until_session, until_told,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -117,6 +123,87 @@ async fn a_grant_whose_commit_was_never_answered_is_given_back() {
             take(&other, name).await.release().await.unwrap();
         }
     }
+}
+
+/// Regression: its error named another transaction as if nobody knew why that did not end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_behind_a_grant_that_waits_for_a_standby_learns_what_that_waits_for() {
+    let (server, db) = served().await;
+    let url = server.url();
+    let asks = Locks::builder().ttl(60 * SECOND).outage_limit(SECOND).connect(&url).await.unwrap();
+    let other = Locks::builder().outage_limit(3 * SECOND).connect(&url).await.unwrap();
+    standby(&db, "nobody").await;
+    let waits = tokio::spawn(async move { while let Ok(_guard) = asks.mutex("k").lock().await {} });
+    until_session(&db, WAITS_FOR_A_STANDBY).await;
+    let error = other.mutex("k").lock().await.unwrap_err();
+    assert!(error.to_string().contains("change synchronous_standby_names"), "{error}");
+    standby(&db, "").await;
+    waits.await.unwrap();
+}
+
+/// A runtime whose first task panics when it is told to.
+#[derive(Debug)]
+struct Fragile {
+    runtime: TokioRuntime,
+    is_first: AtomicBool,
+    breaks: Arc<AtomicBool>,
+}
+
+impl Runtime for Fragile {
+    fn now(&self) -> leasehold_core::Instant {
+        self.runtime.now()
+    }
+
+    fn since_epoch(&self) -> Duration {
+        self.runtime.since_epoch()
+    }
+
+    fn sleep_until(&self, at: leasehold_core::Instant) -> BoxFuture<'static, ()> {
+        self.runtime.sleep_until(at)
+    }
+
+    fn spawn(&self, mut task: BoxFuture<'static, ()>) {
+        if !self.is_first.swap(false, Ordering::SeqCst) {
+            return self.runtime.spawn(task);
+        }
+        let breaks = self.breaks.clone();
+        self.runtime.spawn(Box::pin(poll_fn(move |context| {
+            assert!(!breaks.load(Ordering::SeqCst), "a bug of the task");
+            task.as_mut().poll(context)
+        })));
+    }
+
+    fn random(&self) -> u128 {
+        self.runtime.random()
+    }
+}
+
+/// Regression: once the task that sends requests had panicked, waiters were never told of their turn
+/// again.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_told_of_their_turn_again_after_the_task_that_sends_requests_has_panicked() {
+    let (server, db) = served().await;
+    let holder = process(&server.url(), 60 * SECOND).await;
+    let breaks = Arc::<AtomicBool>::default();
+    let runtime = TokioRuntime::current().unwrap();
+    let runtime = Fragile { runtime, is_first: true.into(), breaks: breaks.clone() };
+    let store = PostgresStore::from_url(&server.url(), Arc::new(runtime)).unwrap();
+    let locks = Locks::builder().over(Arc::new(store)).unwrap();
+    let _guards = [take(&holder, "k").await, take(&holder, "l").await];
+    let _waits = tokio::spawn(locks.mutex("k").lock().into_future());
+    until_told(&db).await;
+    let listener = db.query_one("SELECT pid FROM pg_locks WHERE locktype = 'advisory'", &[]).await.unwrap();
+    breaks.store(true, Ordering::SeqCst);
+    take(&locks, "other").await.release().await.unwrap();
+    let is_left = format!("pid = {}", listener.get::<_, i32>(0));
+    until("it listens on a new connection", async || sessions(&db, &is_left).await.is_empty()).await;
+    let _waits = tokio::spawn(locks.mutex("l").lock().into_future());
+    until_found(
+        "it can be told of its turn",
+        &db,
+        "SELECT FROM leasehold.waiter WHERE key = 'l' AND channel > 0",
+    )
+    .await;
 }
 
 /// Names the standby for which commits wait.
