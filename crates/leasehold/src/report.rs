@@ -53,11 +53,12 @@ struct Outbox {
 
 impl Report {
     pub(crate) fn new(store: &str) -> Self {
+        let store = store.into();
         Self {
-            store: store.into(),
+            meter: meter::Meter::new(&store),
+            store,
             readers: OnceLock::new(),
             outbox: Mutex::default(),
-            meter: meter::Meter::default(),
             faults: AtomicU32::new(0),
         }
     }
@@ -97,7 +98,7 @@ impl Report {
         }
         for event in events {
             trace::write(&self.store, event);
-            self.meter.count(&self.store, event);
+            self.meter.count(event);
         }
     }
 

@@ -1,9 +1,10 @@
 //! The metrics, through the facade `metrics`. `docs/observing.md` lists their names and meanings.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use leasehold_core::locked;
 use metrics::{counter, gauge, histogram};
 
 use super::{outcome, reason};
@@ -21,44 +22,87 @@ const FAULTS: &str = "leasehold_faults_total";
 const MEMBERS_DOWN: &str = "leasehold_members_down";
 const PUSH_DOWN: &str = "leasehold_push_down";
 
-/// The metrics of one store.
-#[derive(Debug, Default)]
-pub(super) struct Meter {
+/// What the locks of this process know of their stores. Locks of the same store share its gauges,
+/// which show the most that any of these locks knows.
+static ALL_KNOWN: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
+
+#[derive(Debug)]
+struct Known {
+    store: Arc<str>,
     /// The number of stores, of which a quorum has several, at which push is unavailable.
     without_push: AtomicU32,
     /// The number of members of a quorum that are down.
     members_down: AtomicU32,
 }
 
+/// The metrics of the locks of one store.
+#[derive(Debug)]
+pub(super) struct Meter(Arc<Known>);
+
 impl Meter {
-    pub(super) fn count(&self, store: &Arc<str>, event: &Event) {
+    pub(super) fn new(store: &Arc<str>) -> Self {
+        let [without_push, members_down] = [0; 2].map(AtomicU32::new);
+        let known = Arc::new(Known { store: store.clone(), without_push, members_down });
+        locked(&ALL_KNOWN).push(known.clone());
+        Self(known)
+    }
+
+    pub(super) fn count(&self, event: &Event) {
+        let Known { store, without_push, members_down } = &*self.0;
         match event {
             Event::PushDown { .. } => {
-                self.without_push.fetch_add(1, Ordering::Relaxed);
-                gauge!(PUSH_DOWN, "store" => store.clone()).set(1);
+                without_push.fetch_add(1, Ordering::Relaxed);
+                self.show_push();
             }
             Event::PushBack { .. } => {
-                let is_down = less_one(&self.without_push) > 0;
-                gauge!(PUSH_DOWN, "store" => store.clone()).set(f64::from(u8::from(is_down)));
+                one_less(without_push);
+                self.show_push();
             }
-            // All locks of a store hear of its members, so each sets the same number.
             Event::MemberDown { fault } => {
-                let down = self.members_down.fetch_add(1, Ordering::Relaxed) + 1;
-                gauge!(MEMBERS_DOWN, "store" => store.clone()).set(down);
+                members_down.fetch_add(1, Ordering::Relaxed);
+                self.show_members();
                 counter!(FAULTS, "store" => fault.store.clone()).increment(1);
             }
             Event::MemberBack { .. } => {
-                gauge!(MEMBERS_DOWN, "store" => store.clone()).set(less_one(&self.members_down));
+                one_less(members_down);
+                self.show_members();
             }
             event => count(store, event),
         }
     }
+
+    fn show_push(&self) {
+        let is_down = self.most(|known| &known.without_push) > 0;
+        gauge!(PUSH_DOWN, "store" => self.0.store.clone()).set(f64::from(u8::from(is_down)));
+    }
+
+    fn show_members(&self) {
+        gauge!(MEMBERS_DOWN, "store" => self.0.store.clone()).set(self.most(|known| &known.members_down));
+    }
+
+    fn most(&self, of: impl Fn(&Known) -> &AtomicU32) -> u32 {
+        let all = locked(&ALL_KNOWN);
+        let known = all.iter().filter(|known| known.store == self.0.store);
+        known.map(|known| of(known).load(Ordering::Relaxed)).max().unwrap_or_default()
+    }
 }
 
-/// Counts one less, and returns the count.
-fn less_one(count: &AtomicU32) -> u32 {
+/// What nobody knows any more is not shown.
+impl Drop for Meter {
+    fn drop(&mut self) {
+        locked(&ALL_KNOWN).retain(|known| !Arc::ptr_eq(known, &self.0));
+        if self.0.without_push.load(Ordering::Relaxed) > 0 {
+            self.show_push();
+        }
+        if self.0.members_down.load(Ordering::Relaxed) > 0 {
+            self.show_members();
+        }
+    }
+}
+
+fn one_less(count: &AtomicU32) {
     let less = |count: u32| Some(count.saturating_sub(1));
-    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or(0).saturating_sub(1)
+    let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
 }
 
 /// The labels contain no key: there may be millions of keys, and each would be a separate time

@@ -4,9 +4,13 @@ use crate::event::Event;
 
 pub(super) const IS_THERE: bool = false;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Meter {}
 
 impl Meter {
-    pub(super) const fn count(&self, _: &std::sync::Arc<str>, _: &Event) {}
+    pub(super) const fn new(_: &std::sync::Arc<str>) -> Self {
+        Self {}
+    }
+
+    pub(super) const fn count(&self, _: &Event) {}
 }

@@ -164,6 +164,29 @@ fn a_member_that_is_down_is_counted_once_for_all_locks_of_a_store() {
     });
 }
 
+/// Regression: the figures told of an outage for ever after the last locks that knew of it were gone.
+#[test]
+fn what_is_down_is_shown_until_the_last_locks_that_know_it_are_dropped() {
+    for (are_all_dropped, down) in [(false, 1.0), (true, 0.0)] {
+        recorded(true, async |figures| {
+            let Quorum { way, locks, others } = Quorum::begin();
+            way[0].says(|facts| facts.own_notices = true);
+            let guards = [locks.mutex("k").lock().await.unwrap(), others.mutex("l").lock().await.unwrap()];
+            sleep(SECOND).await;
+            way[1].set(CallFate::Lost);
+            way[0].notice_bus.say(&Notice::PushDown { fault: Fault::passing("memory:a", "it refuses") });
+            sleep(3 * TTL).await;
+            drop((guards, locks));
+            let _kept = (!are_all_dropped).then_some(others);
+            sleep(SECOND).await;
+            figures.look();
+            for name in ["leasehold_members_down", "leasehold_push_down"] {
+                assert_eq!(figures.of(name), [down], "{name}");
+            }
+        });
+    }
+}
+
 #[test]
 fn the_page_names_every_figure_with_its_type_and_no_other() {
     let fair = recorded(true, async |_| {
