@@ -83,7 +83,8 @@ impl Guard {
     /// On success, the lock is held, and nobody else is granted it until the transaction ends, even
     /// if the lease ends or is broken meanwhile. So if two holders of a key both check before they
     /// commit, the second sees everything that the first wrote, and a late holder cannot commit.
-    /// Keep such transactions short: waiters wait for their end. End them before the lock is
+    /// A check in a savepoint ([`Transaction::transaction`]) that is rolled back does not count any
+    /// more. Keep such transactions short: waiters wait for their end. End them before the lock is
     /// released or downgraded: that may wait for their end too, and if it waits for too long, a lock
     /// that was released remains until its lease ends, and one that was downgraded is lost then.
     ///

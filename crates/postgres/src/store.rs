@@ -175,7 +175,9 @@ impl PostgresStore {
     }
 
     fn ended(&self) -> Fault {
-        self.inner.faults.passing("the async runtime has ended")
+        self.inner.faults.passing(
+            "nobody sends requests: the async runtime has ended, or was built without enable_all, or the task that sends them panicked",
+        )
     }
 
     async fn serve_one<T>(&self, request: Request, limit: Duration, read: Read<T>) -> Result<T, Fault> {

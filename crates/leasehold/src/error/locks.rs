@@ -11,7 +11,7 @@ use super::{Seconds, source_of, undone};
 /// Why [`Locks::inspect`](crate::Locks::inspect) returned nothing.
 ///
 /// ```
-/// use leasehold::{FaultCause, InspectError};
+/// use leasehold::InspectError;
 ///
 /// /// Whether another try makes sense.
 /// fn is_worth_another_try(error: &InspectError) -> bool {

@@ -13,7 +13,7 @@ use crate::error::{InspectError, LockError, source_of};
 ///
 /// fn log(error: &BeginError) {
 ///     match error {
-///         BeginError::NotTaken(error) if error.is_timeout() => println!("somebody else does it"),
+///         BeginError::NotTaken(error) if error.is_busy() => println!("somebody else does it"),
 ///         error => eprintln!("the job was not started: {error}"),
 ///     }
 /// }

@@ -206,6 +206,15 @@ async fn waiters_are_told_of_their_turn_again_after_the_task_that_sends_requests
     .await;
 }
 
+/// Regression: the error said that the runtime had ended.
+#[test]
+fn a_runtime_that_was_built_without_io_is_named_as_the_cause() {
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    let connecting = Locks::builder().outage_limit(SECOND / 2).connect("postgres://127.0.0.1/db");
+    let error = runtime.block_on(connecting).unwrap_err();
+    assert!(error.to_string().contains("built without enable_all"), "{error}");
+}
+
 /// Names the standby for which commits wait.
 async fn standby(db: &Client, names: &str) {
     db.batch_execute(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'")).await.unwrap();
