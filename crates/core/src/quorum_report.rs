@@ -62,6 +62,11 @@ impl MemberVote {
         if fault.kind == FaultKind::Passing { Self::Silent(fault) } else { Self::Refused(fault) }
     }
 
+    /// True if it refuses permanently.
+    pub(crate) fn is_lasting(&self) -> bool {
+        matches!(self, Self::Refused(fault) if fault.is_lasting())
+    }
+
     const fn is_refusal(&self) -> bool {
         matches!(self, Self::Held(_) | Self::Gone | Self::Refused(_))
     }

@@ -229,9 +229,8 @@ impl Round {
     /// True if so many members refuse permanently that no majority can grant any more.
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
-        let lasting =
-            |state: &&State| matches!(state, State::Out(MemberVote::Refused(fault)) if fault.is_lasting());
-        self.states.len() - self.states.iter().filter(lasting).count() < self.majority()
+        let refuses = |state: &&State| matches!(state, State::Out(vote) if vote.is_lasting());
+        self.states.len() - self.states.iter().filter(refuses).count() < self.majority()
     }
 
     /// The answer of each member; `names` are in the members' order.

@@ -22,6 +22,29 @@ fn a_wrong_password_or_a_user_without_permission_is_69_at_once() {
     }
 }
 
+/// Regression: whoever only looked was refused after 2 s, and a job after 10 s, with the advice to see
+/// that the quorum runs.
+#[test]
+fn a_quorum_whose_servers_all_refuse_for_good_is_69_at_once_with_the_remedy() {
+    let servers = [(); 3].map(|()| Server::setup(Flavor::Redis70).password("right").start());
+    let urls = servers.each_ref().map(|server| server.url().replace("//", &format!("//:{SECRET}@")));
+    let site = Site::on(&urls.join(" "));
+    for words in [
+        &["ls", "--all"][..],
+        &["show", "k"],
+        &["metrics"],
+        &["once", "k", "--", "true"],
+        &["forget", "k"],
+        &["break", "k", "--fence", "1"],
+    ] {
+        let started = Instant::now();
+        let done = site.finish(site.by_environment(words));
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?} {done:?}", started.elapsed());
+        assert!(!done.err.contains("see that it runs"), "{done:?}");
+        done.says(69, &["3 refused", "check the URL against its ACL"]).keeps_the_secret();
+    }
+}
+
 #[test]
 fn a_closed_port_is_69_within_the_outage_limit_or_that_of_a_short_wait_for_a_lock() {
     let site = Site::on("redis://127.0.0.1:1");

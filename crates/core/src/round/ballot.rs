@@ -76,6 +76,13 @@ impl Ballot {
         Vote::Open
     }
 
+    /// True if so many members refuse permanently that no majority can agree any more.
+    #[must_use]
+    pub fn is_hopeless(&self) -> bool {
+        let refusals = self.votes.iter().filter(|vote| vote.is_lasting()).count();
+        self.votes.len() - refusals < majority_of(self.votes.len())
+    }
+
     /// The answer of each member; `names` are in the members' order.
     #[must_use]
     pub fn quorum_report(&self, names: impl Iterator<Item = Arc<str>>, verb: &'static str) -> QuorumReport {

@@ -132,16 +132,19 @@ fn an_answer_that_is_overtaken_by_a_later_one_lowers_no_fence() {
 
 #[test]
 fn it_is_hopeless_when_a_majority_refuses_for_good_and_not_before() {
-    let mut round = asked(4);
+    let (mut round, mut ballot) = (asked(4), Ballot::new(4));
+    let mut is_hopeless_after = |member, fault: Fault| {
+        round.handle_fault(member, fault.clone());
+        ballot.handle(member, Err(fault));
+        assert_eq!(round.is_hopeless(), ballot.is_hopeless());
+        round.is_hopeless()
+    };
     let lasting = || Fault::lasting("m", "wrong password");
-    round.handle_fault(0, lasting());
-    round.handle_fault(1, silent());
-    assert!(!round.is_hopeless());
-    round.handle_fault(1, lasting());
-    assert!(round.is_hopeless(), "two of four are no majority");
+    assert!(!is_hopeless_after(0, lasting()));
+    assert!(!is_hopeless_after(1, silent()));
+    assert!(is_hopeless_after(1, lasting()), "two of four are no majority");
     for passing in [silent(), Fault::quarantined("m", Duration::from_secs(9))] {
-        round.handle_fault(0, passing);
-        assert!(!round.is_hopeless());
+        assert!(!is_hopeless_after(0, passing));
     }
 }
 

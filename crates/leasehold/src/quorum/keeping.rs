@@ -187,7 +187,7 @@ impl QuorumState {
         match ballot.vote() {
             Vote::Done => Ok(HoldAnswer::Done),
             Vote::NotHeld { key, held_by } => Ok(HoldAnswer::NotHeld { key, held_by }),
-            Vote::Open | Vote::Unknown => Err(self.fault(self.votes_in(ballot, verb))),
+            Vote::Open | Vote::Unknown => Err(self.fault(ballot.is_hopeless(), self.votes_in(ballot, verb))),
         }
     }
 

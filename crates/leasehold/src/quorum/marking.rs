@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, HoldAnswer, Key, Mark, MarkStore, Marked, QuorumReport, Stamp, Store, StoreFuture,
+    Attempt, Fault, HoldAnswer, Key, Mark, MarkStore, Marked, QuorumReport, Stamp, Store, StoreFuture,
 };
 
 use super::QuorumStore;
@@ -51,7 +51,8 @@ impl MarkStore for QuorumStore {
             if answers.iter().any(Option::is_none) {
                 let votes = quorum.votes_in(&ballot, "forgot the mark");
                 let votes = QuorumReport::new(votes.members, answers.len(), votes.verb);
-                return Err(quorum.fault(votes));
+                let is_lasting = votes.faults().any(Fault::is_lasting);
+                return Err(quorum.fault(is_lasting, votes));
             }
             Ok(answers.into_iter().flatten().flatten().max_by_key(|mark| (mark.at, mark.fence)))
         })

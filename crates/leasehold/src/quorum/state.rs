@@ -175,9 +175,10 @@ impl QuorumState {
         Member::limit(self.settings.max_ttl)
     }
 
-    /// The passing fault that too few members agreed.
-    pub(super) fn fault(&self, quorum_report: QuorumReport) -> Fault {
-        Fault::of_quorum(FaultKind::Passing, &self.settings.name, quorum_report)
+    /// The fault that too few members agreed; `is_lasting`: because of refusals that last.
+    pub(super) fn fault(&self, is_lasting: bool, quorum_report: QuorumReport) -> Fault {
+        let kind = if is_lasting { FaultKind::Lasting } else { FaultKind::Passing };
+        Fault::of_quorum(kind, &self.settings.name, quorum_report)
     }
 
     /// A warning about an even number of members.
