@@ -156,13 +156,18 @@ impl Client {
         limit_of(self.call_limit, ttl)
     }
 
+    /// A route whose answers may take this long. Without one, nothing is sent.
     pub(crate) async fn route(&self, limit: Duration) -> Result<Route, Fault> {
-        match &self.source {
-            Source::Ours(link) => Ok(Route::on(link.live(limit * CALLS_TO_CONNECT).await?, limit)),
-            Source::Lent { lend, endpoint } => {
-                Ok(Route::on_lent(lend.connection(limit).await?, limit, Arc::clone(endpoint)))
+        let route = match &self.source {
+            Source::Ours(link) => {
+                link.live(limit * CALLS_TO_CONNECT).await.map(|live| Route::on(live, limit))
             }
-        }
+            Source::Lent { lend, endpoint } => {
+                let lent = lend.connection(limit).await;
+                lent.map(|lent| Route::on_lent(lent, limit, Arc::clone(endpoint)))
+            }
+        };
+        route.map_err(Fault::unsent)
     }
 
     /// A route for a request about an attempt.

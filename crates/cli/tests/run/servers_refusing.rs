@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use servers::{Flavor, Server};
+use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::harness::{SECRET, Site, until};
 
@@ -103,6 +103,23 @@ fn a_server_without_memory_is_69_at_once_and_named_as_such() {
         server.text(&["CONFIG", "SET", "maxmemory", "0"]);
         site.finish(site.run(&["k", "--", "true"])).silent(0);
     }
+}
+
+/// Regression: after the 2 s in which it tried, a run waited 3 s for the withdrawal of its request, which no
+/// node had served.
+#[test]
+fn a_slot_that_no_node_serves_is_69_within_the_outage_limit() {
+    let cluster =
+        Cluster::start_with(Flavor::Valkey91, 1, 0, |setup| setup.arg("cluster-require-full-coverage", "no"));
+    let node = &cluster.nodes()[0];
+    let Reply::Integer(slot) = node.text(&["CLUSTER", "KEYSLOT", "k"]) else { panic!("no slot") };
+    node.text(&["CLUSTER", "DELSLOTS", &slot.to_string()]);
+    let site = Site::on(&cluster.url());
+    let started = Instant::now();
+    let done = site.finish(site.run(&["-n", "k", "--", "true"]));
+    let took = started.elapsed();
+    done.says(69, &["no node of the cluster serves slot", "give it to a node"]);
+    assert!(took < Duration::from_secs(4), "{took:?}");
 }
 
 /// The server's dump cannot be written, as on a disk that is full: there is a directory where the

@@ -20,18 +20,26 @@ pub struct Fault {
     pub reason: Arc<str>,
     /// For a quorum: the vote of each member.
     pub quorum_report: Option<Arc<QuorumReport>>,
+    /// True if the request was not sent.
+    unsent: bool,
 }
 
 impl Fault {
     fn new(kind: FaultKind, store: &str, reason: impl fmt::Display) -> Self {
-        let cause = FaultCause::Other;
-        Self { kind, cause, store: store.into(), reason: reason.to_string().into(), quorum_report: None }
+        let (store, reason) = (store.into(), reason.to_string().into());
+        Self { kind, cause: FaultCause::Other, store, reason, quorum_report: None, unsent: false }
     }
 
     /// The same fault with a known cause.
     #[must_use]
     pub fn caused_by(self, cause: FaultCause) -> Self {
         Self { cause, ..self }
+    }
+
+    /// The same fault of a request that was not sent.
+    #[must_use]
+    pub fn unsent(self) -> Self {
+        Self { unsent: true, ..self }
     }
 
     /// A fault that may pass: no answer, no connection, a server that is starting.
@@ -66,6 +74,12 @@ impl Fault {
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         self.kind == FaultKind::Lasting
+    }
+
+    /// Returns true if the request was certainly not served, so that nothing of it has to be undone.
+    #[must_use]
+    pub fn is_unserved(&self) -> bool {
+        self.unsent || self.is_lasting()
     }
 }
 
@@ -120,7 +134,8 @@ pub enum FaultCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// It may pass without any repair: ask again. The request may have been served nevertheless.
+    /// It may pass without any repair: ask again. The request may have been served nevertheless,
+    /// unless the fault says otherwise ([`Fault::is_unserved`]).
     Passing,
     /// It lasts until somebody repairs it, and the request was not served.
     Lasting,

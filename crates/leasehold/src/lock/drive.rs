@@ -188,7 +188,7 @@ impl PendingAttempt {
             }
             Err(fault) => {
                 self.handle().registry.concern();
-                self.traces = unsettled || !fault.is_lasting();
+                self.traces = unsettled || !fault.is_unserved();
                 self.machine.handle_fault(now, fault);
             }
         }

@@ -71,7 +71,7 @@ impl Cluster {
         let until = self.runtime.now() + limit;
         let mut way = Way { cluster: self, slot, limit, until, asked: None, aside: None, hops: 0, rests: 0 };
         loop {
-            let (client, route) = way.next().await?;
+            let (client, route) = way.next().await.map_err(Fault::unsent)?;
             let (answer, mut route) = ask(client, route).await;
             if let (Some(attempt), Some(asked)) = (attempt, &way.asked) {
                 self.note_abstention(asked, attempt, &answer);
