@@ -73,6 +73,7 @@ pub(crate) struct LsArgs {
 
 const EXAMPLE: &str = "\
 On a terminal, long keys and labels are shortened so that each lock has one line.
+If a node of a cluster cannot be reached, the locks of the others are listed; the exit code is 69.
 
 Example: has a nightly job been running for two hours? And the holders of all nightly locks, for a program:
   leasehold ls --held-for 2h nightly:
@@ -93,7 +94,7 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     if args.marks {
         return marks(&locks, &prefix, args.json, args.quiet).await;
     }
-    let mut states = locks.list(&prefix).await?;
+    let (mut states, missed) = locks.list_reachable(&prefix).await?;
     if let Some(least) = least {
         states.retain_mut(|state| {
             let mut holders = std::mem::take(&mut state.holders);
@@ -102,16 +103,22 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
             !state.holders.is_empty()
         });
     }
+    let end = match missed[..] {
+        [] if least.is_some() && !states.is_empty() => End::FOUND,
+        [] => End::SUCCESS,
+        _ => End::NO_STORE,
+    };
+    missed.iter().for_each(|fault| say::line(format_args!("not all locks are listed: {fault}")));
     if states.is_empty() {
         let which = which(&prefix);
         let what = least.map_or_else(
             || "is held or waited for".into(),
             |least| format!("has been held for {}", time::shown(least)),
         );
-        if !args.quiet {
+        if !args.quiet && missed.is_empty() {
             say::line(format_args!("no lock{which} {what} at {}", locks.store()));
         }
-        return Ok(End::SUCCESS);
+        return Ok(end);
     }
     if args.json {
         // In parts, because the text is as large as what it is about.
@@ -121,7 +128,7 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     } else {
         print(&table(&states, width()))?;
     }
-    Ok(if least.is_some() { End::FOUND } else { End::SUCCESS })
+    Ok(end)
 }
 
 async fn marks(locks: &Locks, prefix: &[u8], json: bool, quiet: bool) -> Result<End, Failure> {

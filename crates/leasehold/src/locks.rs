@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Escaped, Key, KeyState, Misuse};
+use leasehold_core::{Claim, Escaped, Fault, Key, KeyState, Misuse};
 
 use crate::error::{CloseError, ConnectError, InspectError};
 use crate::event::Event;
@@ -184,6 +184,24 @@ impl Locks {
     pub async fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
         let (prefix, handle) = (self.full_prefix(prefix.as_ref()), self.handle());
         handle.looked(async { handle.store.inspector()?.list(&prefix).await }).await
+    }
+
+    /// The same for the part of a cluster that can be reached, with a fault for each node that cannot.
+    /// Any other store is one part.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`] if no part of the store answers, or all refuse.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn list_reachable(
+        &self,
+        prefix: impl AsRef<[u8]>,
+    ) -> Result<(Vec<KeyState>, Vec<Fault>), InspectError> {
+        let (prefix, handle) = (self.full_prefix(prefix.as_ref()), self.handle());
+        handle.looked(async { handle.store.inspector()?.list_reachable(&prefix).await }).await
     }
 
     /// Waits until the store answers, for at most the outage limit; of a quorum, a majority of its

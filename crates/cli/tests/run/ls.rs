@@ -1,6 +1,6 @@
 //! `leasehold ls`: the locks that are held.
 
-use servers::{Flavor, Server};
+use servers::{Cluster, Flavor, Reply, Server};
 
 use crate::database::ready;
 use crate::harness::{Done, Running, Site, json_lines, until};
@@ -110,4 +110,44 @@ fn keys_that_are_no_text_are_escaped_and_can_be_looked_for() {
     let script =
         "k=$(printf 'a\\377\\nb'); leasehold run \"$k\" -- leasehold ls --json \"$(printf 'a\\377')\"";
     assert_eq!(keys(&bash(&site, script).silent(0)), ["a\\xff\\nb"]);
+}
+
+/// A cluster with a lock at each of three nodes, and the keys of these locks in the order of the nodes.
+/// Slots are served also while others are not.
+pub(crate) fn a_lock_at_each_node() -> (Cluster, Site, Vec<String>, Vec<Running>) {
+    let cluster =
+        Cluster::start_with(Flavor::Valkey91, 3, 0, |setup| setup.arg("cluster-require-full-coverage", "no"));
+    let site = Site::on(&cluster.url());
+    let owned_by = |port: u16| {
+        let names = (0..).map(|n| format!("k{n}"));
+        let mut owned = names.filter(|name| {
+            let Reply::Integer(slot) = cluster.nodes()[0].text(&["CLUSTER", "KEYSLOT", name]) else {
+                panic!("no slot of {name}")
+            };
+            cluster.owner(slot.try_into().unwrap()).port() == port
+        });
+        owned.next().unwrap()
+    };
+    let mut ports: Vec<_> = cluster.nodes().iter().map(Server::port).collect();
+    ports.sort_unstable();
+    let keys: Vec<_> = ports.into_iter().map(owned_by).collect();
+    let holders = keys.iter().map(|key| site.holder(&["--ttl", "60", key])).collect();
+    (cluster, site, keys, holders)
+}
+
+/// Regression: nothing was listed.
+#[test]
+fn the_locks_of_a_cluster_that_can_be_reached_are_listed_and_a_line_names_the_node_that_cannot() {
+    let (cluster, site, locked, _holders) = a_lock_at_each_node();
+    let lost = cluster.nodes().iter().min_by_key(|node| node.port()).unwrap();
+    lost.stop();
+    let done = site.outcome(&["ls", "--all", "--json"]).exits_with(69);
+    let mut others = locked[1..].to_vec();
+    others.sort_unstable();
+    assert_eq!(keys(&done), others, "{done:?}");
+    assert!(done.err.starts_with("leasehold: not all locks are listed: "), "{done:?}");
+    assert!(done.err.contains(&format!("127.0.0.1:{}: ", lost.port())), "{done:?}");
+    site.outcome(&["ls", "--held-for", "0", "k"]).exits_with(69);
+    site.outcome(&["metrics"]).says(69, &[&format!("127.0.0.1:{}: ", lost.port())]);
+    lost.cont();
 }

@@ -255,6 +255,11 @@ pub trait InspectStore: fmt::Debug + Send + Sync {
     /// unless somebody waits for it.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>>;
 
+    /// The same for the part of the store that can be reached, with a fault for each part that cannot.
+    fn list_reachable<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, (Vec<KeyState>, Vec<Fault>)> {
+        Box::pin(async move { Ok((self.list(prefix).await?, Vec::new())) })
+    }
+
     /// Scans a part of everything that [`list`](InspectStore::list) would show, and returns the
     /// keys to inspect. One part keeps the store busy for some milliseconds, however many keys
     /// there are. If a list is that cheap, one part is the whole scan.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{Election, Events, Every, Guard, Mutex, Once, RwLock, Semaphore, Watch, wait};
 use crate::{
-    AnyStore, BreakError, BreakNote, BreakRecord, CloseError, ConnectError, Fence, Finding, Held, HolderInfo,
-    InspectError, Key, KeyState, LocksBuilder, Mark, Marked, Store, TransferError, TransferToken,
+    AnyStore, BreakError, BreakNote, BreakRecord, CloseError, ConnectError, Fault, Fence, Finding, Held,
+    HolderInfo, InspectError, Key, KeyState, LocksBuilder, Mark, Marked, Store, TransferError, TransferToken,
 };
 
 /// The locks of one store, as [`leasehold::Locks`](crate::Locks). Cheap to clone.
@@ -187,6 +187,19 @@ impl Locks {
     /// [`InspectError`] if the store does not answer or refuses.
     pub fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
         wait(self.0.list(prefix))
+    }
+
+    /// The same for the part of a cluster that can be reached, as
+    /// [`leasehold::Locks::list_reachable`](crate::Locks::list_reachable).
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`] if no part of the store answers, or all refuse.
+    pub fn list_reachable(
+        &self,
+        prefix: impl AsRef<[u8]>,
+    ) -> Result<(Vec<KeyState>, Vec<Fault>), InspectError> {
+        wait(self.0.list_reachable(prefix))
     }
 
     /// The same for a program that watches for a long time, as

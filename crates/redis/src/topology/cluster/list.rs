@@ -5,29 +5,42 @@ use std::collections::BTreeMap;
 use leasehold_core::{BreakRecord, Fault, Key, KeyState, Marked, ScanPage, ScanPosition};
 
 use super::Cluster;
+use crate::redirect::Node;
 use crate::requests::list::among_others;
 use crate::requests::remembered::{Remembered, breaks_of, marks_of};
 use crate::slot::Side;
 
 impl Cluster {
-    /// One master after the other, so that only one of them is busy with it.
-    pub(super) async fn list(&self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
+    /// One master after the other, so that only one of them is busy with it. Returns a fault for each
+    /// that cannot be reached, if any can.
+    pub(super) async fn list(&self, prefix: &[u8]) -> Result<(Vec<KeyState>, Vec<Fault>), Fault> {
         self.learn(self.runtime.now()).await?;
         let masters = self.known().map.masters();
-        let mut found = BTreeMap::new();
+        let (mut found, mut faults, count) = (BTreeMap::new(), Vec::new(), masters.len());
         for node in masters {
-            let mut gone = Vec::new();
-            let listed = self.client(&node).list(prefix, Some(&mut gone)).await;
-            let listed = listed.inspect_err(|_| self.learn_later())?;
-            found.extend(listed.into_iter().map(|state| (state.key.clone(), state)));
-            for key in gone {
-                let state = among_others(&key, self.inspect(&key).await)?;
-                if state.is_in_use() {
-                    found.insert(key, state);
-                }
+            match self.list_at(&node, prefix).await {
+                Ok(listed) => found.extend(listed.into_iter().map(|state| (state.key.clone(), state))),
+                Err(fault) if fault.is_lasting() => return Err(fault),
+                Err(fault) => faults.push(fault),
             }
         }
-        Ok(found.into_values().collect())
+        match faults.pop() {
+            Some(last) if faults.len() + 1 == count => Err(last),
+            last => {
+                faults.extend(last);
+                Ok((found.into_values().collect(), faults))
+            }
+        }
+    }
+
+    /// The keys of one master, and those that moved meanwhile.
+    async fn list_at(&self, node: &Node, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
+        let mut gone = Vec::new();
+        let listed = self.client(node).list(prefix, Some(&mut gone)).await;
+        let mut listed = listed.inspect_err(|_| self.learn_later())?;
+        let moved = self.inspect_all(&gone).await?;
+        listed.extend(moved.into_iter().filter(KeyState::is_in_use));
+        Ok(listed)
     }
 
     /// The states of these keys, one after the other.

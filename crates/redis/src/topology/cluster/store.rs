@@ -220,6 +220,13 @@ impl InspectStore for ClusterStore {
     /// Each master is scanned in turn, like a single server. Keys of a slot that moves meanwhile
     /// may be missing.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
+        Box::pin(async move {
+            let (listed, faults) = self.cluster.list(prefix).await?;
+            faults.into_iter().next().map_or(Ok(listed), Err)
+        })
+    }
+
+    fn list_reachable<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, (Vec<KeyState>, Vec<Fault>)> {
         Box::pin(self.cluster.list(prefix))
     }
 
