@@ -1,6 +1,6 @@
 //! Scanning a store one part at a time, for observers that must not keep it busy.
 
-use crate::Key;
+use crate::{Fault, Key};
 
 /// The position of a scan. The meaning of the numbers is up to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct ScanPage {
     pub scanned: u16,
     /// The number of commands to one server.
     pub commands: u32,
+    /// Why this part could not be scanned, if so.
+    pub fault: Option<Fault>,
 }
 
 impl ScanPage {
@@ -42,13 +44,19 @@ impl ScanPage {
     /// A scan that consists of only one part.
     #[must_use]
     pub const fn whole(keys: Vec<Key>) -> Self {
-        Self { keys, next: None, scanned: Self::WHOLE, commands: 1 }
+        Self::part(keys, None, Self::WHOLE, 1)
+    }
+
+    /// A part that could not be scanned.
+    #[must_use]
+    pub fn missed(fault: Fault) -> Self {
+        Self { fault: Some(fault), ..Self::whole(Vec::new()) }
     }
 
     /// A part that ends at this progress, and that took this many commands.
     #[must_use]
     pub const fn part(keys: Vec<Key>, next: Option<ScanPosition>, scanned: u16, commands: u32) -> Self {
-        Self { keys, next, scanned, commands }
+        Self { keys, next, scanned, commands, fault: None }
     }
 
     /// The same as one of several sections, each of which is a separate scan.

@@ -1,11 +1,11 @@
 //! A continuous watch of all locks of a store that puts little load on it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{InspectStore, Instant, Key, KeyState, ScanPage, ScanPosition};
+use leasehold_core::{Fault, InspectStore, Instant, Key, KeyState, ScanPage, ScanPosition};
 
 use crate::error::InspectError;
 use crate::locks::Locks;
@@ -41,11 +41,12 @@ impl Locks {
             askers: Arc::clone(&self.askers),
             prefix: self.full_prefix(prefix.as_ref()),
             known: BTreeMap::new(),
-            uninspected: BTreeSet::new(),
+            uninspected: BTreeMap::new(),
             chosen: None,
             from: Some(ScanPosition::default()),
             scanned: 0,
             passes: 0,
+            misses: false,
             pass_began: None,
             inspected: None,
             walks_next: false,
@@ -59,14 +60,16 @@ pub struct Watch {
     askers: Arc<Askers>,
     prefix: Vec<u8>,
     known: BTreeMap<Key, Seen>,
-    /// Keys that the scan found and that were not inspected yet.
-    uninspected: BTreeSet<Key>,
+    /// Keys that the scan found and that were not inspected yet, and when they were asked for in vain.
+    uninspected: BTreeMap<Key, Option<Instant>>,
     /// The key that is refreshed first.
     chosen: Option<Key>,
     /// The position at which the scan continues; `None` after its end.
     from: Option<ScanPosition>,
     scanned: u16,
     passes: u64,
+    /// True if a part of the store could not be scanned in this pass.
+    misses: bool,
     pass_began: Option<Instant>,
     inspected: Option<Instant>,
     /// True if the scan is next, if both the scan and the inspection have work to do.
@@ -79,6 +82,8 @@ pub struct Watch {
 struct Seen {
     state: Arc<KeyState>,
     at: Instant,
+    /// When it was last asked for, perhaps in vain.
+    asked: Instant,
 }
 
 /// A lock as it was when it was last inspected.
@@ -97,8 +102,8 @@ pub struct Snapshot {
 pub struct Progress {
     /// The share of the store that was scanned in this pass, in thousandths.
     pub scanned: u16,
-    /// The number of finished passes. Until the first has ended, there may be locks that were not
-    /// found yet.
+    /// The number of finished passes over the whole store. Until the first has ended, there may be
+    /// locks that were not found yet.
     pub passes: u64,
     /// The number of names that were found but not inspected yet: locks may be among them.
     pub uninspected: usize,
@@ -128,7 +133,8 @@ impl Watch {
     /// # Errors
     ///
     /// [`InspectError`] if the store does not answer or refuses. Known locks stay known; the
-    /// next step waits for a second and asks again.
+    /// next step waits for a second and asks again. If only a part of a cluster does not answer, the
+    /// steps in between go on with the others.
     ///
     /// # Cancel safety
     ///
@@ -146,19 +152,25 @@ impl Watch {
                 let states = async { store.inspector()?.inspect_all(&keys).await }.await;
                 self.inspected = Some(began);
                 self.walks_next = true;
-                states.map(|states| {
-                    self.note(states, began);
-                    1
-                })
+                match states {
+                    Ok(states) => {
+                        self.note(states, began);
+                        Ok(1)
+                    }
+                    Err(fault) => {
+                        self.defer(&keys, began);
+                        Err(fault)
+                    }
+                }
             }
             Job::Scan(from) => {
                 if from == ScanPosition::default() {
                     self.pass_began = Some(began);
+                    self.misses = false;
                 }
                 self.walks_next = false;
-                async { store.inspector()?.scan(&self.prefix, from).await }
-                    .await
-                    .map(|page| self.came_by(page))
+                let page = async { store.inspector()?.scan(&self.prefix, from).await }.await;
+                page.and_then(|page| self.came_by(page))
             }
         };
         self.askers.handle.report.answered(&done);
@@ -212,7 +224,7 @@ impl Watch {
     /// Refreshes this lock next, whatever is known of it, because it may just have been changed.
     pub fn look_again(&mut self, key: Key) {
         self.inspected = None;
-        self.uninspected.insert(key.clone());
+        self.uninspected.insert(key.clone(), None);
         self.chosen = Some(key);
     }
 
@@ -225,8 +237,8 @@ impl Watch {
             (_, None) => (now, ScanPosition::default()),
         };
         // What a pass has found is inspected before the next pass begins.
-        let scan_is_next =
-            self.walks_next && (from != ScanPosition::default() || self.uninspected.is_empty());
+        let scan_is_next = self.walks_next
+            && (from != ScanPosition::default() || self.uninspected.values().all(Option::is_some));
         match self.inspection(now, at_once) {
             Some((at, keys)) if at <= scan_at && !(scan_at <= now && scan_is_next) => {
                 (at, Job::Inspect(keys))
@@ -239,40 +251,45 @@ impl Watch {
     /// fresh.
     fn inspection(&self, now: Instant, at_once: usize) -> Option<(Instant, Vec<Key>)> {
         let gathered = self.inspected.map_or(now, |at| at + Self::GATHER);
-        let mut stale: Vec<(Instant, &Key)> = self
-            .known
-            .iter()
-            .filter(|(key, _)| !self.uninspected.contains(*key))
-            .map(|(key, seen)| (seen.at + Self::FRESH, key))
-            .collect();
-        stale.sort_unstable();
-        let oldest = stale.first().map(|(at, _)| *at);
-        let chosen = self.chosen.as_ref().filter(|key| {
-            self.uninspected.contains(*key)
-                || self.known.get(*key).is_some_and(|seen| seen.at + Self::FRESH <= now)
-        });
-        let others = self.uninspected.iter().chain(stale.iter().map(|(_, key)| *key));
-        let others = others.filter(|key| Some(*key) != chosen);
-        let keys: Vec<_> = chosen.into_iter().chain(others).take(at_once).cloned().collect();
-        let due = stale.partition_point(|(at, _)| *at <= now) + self.uninspected.len();
-        let at = match (due >= at_once, self.uninspected.is_empty(), oldest) {
-            (true, ..) => now,
-            (_, false, _) => gathered,
-            (_, true, Some(oldest)) => oldest.max(gathered),
-            (_, true, None) => return None,
-        };
+        let due_at = |asked: Option<Instant>| asked.map_or(Instant::from_nanos(0), |at| at + Self::FRESH);
+        let known = self.known.iter().filter(|(key, _)| !self.uninspected.contains_key(*key));
+        let mut due: Vec<(Instant, &Key)> =
+            known.map(|(key, seen)| (due_at(Some(seen.asked)), key)).collect();
+        due.extend(self.uninspected.iter().map(|(key, asked)| (due_at(*asked), key)));
+        due.sort_unstable();
+        let first = self.chosen.as_ref().filter(|key| due.iter().any(|(at, one)| one == key && *at <= now));
+        let others = due.iter().map(|(_, key)| *key).filter(|key| Some(*key) != first);
+        let keys = first.into_iter().chain(others).take(at_once).cloned().collect();
+        let is_full = due.partition_point(|(at, _)| *at <= now) >= at_once;
+        let (earliest, _) = due.first()?;
+        let at = if is_full { now } else { gathered.max(*earliest) };
         Some((at, keys))
     }
 
-    fn came_by(&mut self, page: ScanPage) -> u32 {
-        let new = page.keys.into_iter().filter(|key| !self.known.contains_key(key));
-        self.uninspected.extend(new);
+    fn came_by(&mut self, page: ScanPage) -> Result<u32, Fault> {
+        for key in page.keys {
+            if !self.known.contains_key(&key) {
+                self.uninspected.entry(key).or_default();
+            }
+        }
         self.from = page.next;
         self.scanned = page.scanned;
-        if self.from.is_none() {
+        self.misses |= page.fault.is_some();
+        if self.from.is_none() && !self.misses {
             self.passes += 1;
         }
-        page.commands.max(1)
+        page.fault.map_or(Ok(page.commands.max(1)), Err)
+    }
+
+    /// Lets other keys go first after these could not be inspected.
+    fn defer(&mut self, keys: &[Key], at: Instant) {
+        for key in keys {
+            if let Some(asked) = self.uninspected.get_mut(key) {
+                *asked = Some(at);
+            } else if let Some(seen) = self.known.get_mut(key) {
+                seen.asked = at;
+            }
+        }
     }
 
     fn note(&mut self, states: Vec<KeyState>, at: Instant) {
@@ -280,7 +297,7 @@ impl Watch {
             let key = state.key.clone();
             self.uninspected.remove(&key);
             if state.is_in_use() {
-                self.known.insert(key, Seen { state: Arc::new(state), at });
+                self.known.insert(key, Seen { state: Arc::new(state), at, asked: at });
             } else {
                 self.known.remove(&key);
             }

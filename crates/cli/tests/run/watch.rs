@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use servers::Flavor;
 
 use crate::harness::{Running, Site, found, has, json_lines, until};
+use crate::ls::a_lock_at_each_node;
 use crate::shell::bash;
 
 fn events(run: &Running) -> Vec<Value> {
@@ -137,4 +138,29 @@ fn it_ends_when_nobody_reads_it() {
     let done = done.out_has(&["all locks that existed before have been read"]);
     assert!(done.out.ends_with("\n0\n") && done.err.is_empty(), "{done:?}");
     site.finish(site.leasehold(&["watch", "--store", "redis://127.0.0.1:1"])).exits_with(69).out_is("");
+}
+
+/// Regression: the scan stayed at the node that could not be reached, so that no lock at a later one was
+/// found, and none at an earlier one that was taken since.
+#[test]
+fn a_node_of_a_cluster_that_cannot_be_reached_hides_no_lock_of_the_others() {
+    let (cluster, site, keys, holders) = a_lock_at_each_node();
+    let lost = cluster.nodes().iter().min_by_key(|node| node.port()).unwrap();
+    lost.stop();
+    let watch = site.start(site.task("watch", &["--json"]));
+    let tells = |event: &str, key: &str| {
+        found(&format!("{event} {key}"), || {
+            events(&watch).into_iter().find(|seen| seen["event"] == event && seen["key"] == key)
+        });
+    };
+    keys[1..].iter().for_each(|key| tells("held", key));
+    assert!(events(&watch).iter().all(|event| event["event"] != "caught_up"), "{:?}", events(&watch));
+    lost.cont();
+    tells("held", &keys[0]);
+    // A lock of which it knows cannot be looked at now.
+    lost.stop();
+    site.go();
+    keys[1..].iter().for_each(|key| tells("ended", key));
+    lost.cont();
+    drop(holders);
 }

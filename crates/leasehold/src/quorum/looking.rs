@@ -63,14 +63,11 @@ impl InspectStore for QuorumStore {
             let (nth, there) = within_member(from);
             let Some(member) = quorum.members.get(nth) else { return Ok(ScanPage::whole(Vec::new())) };
             let scanned = async { member.store.inspector()?.scan(prefix, there).await };
-            let page = match scanned.await {
-                Ok(page) => page,
-                Err(_) => {
-                    let open = |store: Arc<dyn Store>, ()| async move { store.open().await };
-                    all_say(quorum, quorum.look_limit(), &(), open).await?;
-                    ScanPage::whole(Vec::new())
-                }
-            };
+            let mut page = scanned.await.unwrap_or_else(ScanPage::missed);
+            if page.fault.take().is_some() {
+                let open = |store: Arc<dyn Store>, ()| async move { store.open().await };
+                all_say(quorum, quorum.look_limit(), &(), open).await?;
+            }
             let section_there = page.next.map_or(0, |next| next.section);
             let mut page = page.in_section(nth, quorum.members.len());
             page.next = page.next.map(|next| of_member(next, section_there));

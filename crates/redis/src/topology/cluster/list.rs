@@ -53,7 +53,7 @@ impl Cluster {
     }
 
     /// A part of one master's keys; the masters are sorted by name. If they change meanwhile, some
-    /// keys are only seen in the next scan.
+    /// keys are only seen in the next scan. One that cannot be reached is passed over.
     pub(super) async fn scan(&self, prefix: &[u8], from: ScanPosition) -> Result<ScanPage, Fault> {
         if from == ScanPosition::default() {
             self.learn(self.runtime.now()).await?;
@@ -63,8 +63,14 @@ impl Cluster {
         let Some(node) = masters.into_iter().nth(from.section) else {
             return Ok(ScanPage::whole(Vec::new()));
         };
-        let scanned = self.client(&node).scan(prefix, from.at).await.inspect_err(|_| self.learn_later())?;
-        Ok(scanned.in_section(from.section, sections))
+        let page = match self.client(&node).scan(prefix, from.at).await {
+            Err(fault) if !fault.is_lasting() => {
+                self.learn_later();
+                ScanPage::missed(fault)
+            }
+            scanned => scanned?,
+        };
+        Ok(page.in_section(from.section, sections))
     }
 
     pub(super) async fn list_marks(&self, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
