@@ -6,6 +6,8 @@ mod book;
 mod clock_rule;
 mod deny;
 mod dist;
+#[cfg(test)]
+mod documents;
 mod faults;
 mod files;
 mod fuzz;
@@ -66,7 +68,7 @@ const TASKS: [Task; 24] = [
     },
     Task {
         usage: "lint",
-        does: "check the format, clippy, the documentation, the rule about clocks, and what `deny` checks",
+        does: "check the format, clippy, the documentation, the rules about clocks and import circles, and what `deny` checks",
         run: |_| lint::run(),
     },
     Task {
@@ -112,7 +114,7 @@ const TASKS: [Task; 24] = [
     },
     Task {
         usage: "servers",
-        does: "download missing test servers (Redis, Valkey, KeyDB, PostgreSQL, PgBouncer) into target/servers",
+        does: "download missing test servers (Redis, Valkey, PostgreSQL, PgBouncer, libfaketime) into target/servers",
         run: |_| servers::run(),
     },
     Task {

@@ -4,9 +4,7 @@
 //! [`wire`] and [`slot`] write their requests, and do no I/O: use them to implement or test the
 //! same protocol. `docs/wire.md` describes every byte of it.
 //!
-//! The path of an uncontended `lock()`: [`RedisStore`] → `requests/grant` → `batch` (which requests
-//! are sent together) → [`script`] (requests and answers) → `connection`. `ARCHITECTURE.md` lists the
-//! modules in an order in which each uses only those after it.
+//! `ARCHITECTURE.md` follows a request through these modules.
 //!
 //! Programs use the `leasehold` crate.
 
