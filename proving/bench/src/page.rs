@@ -134,11 +134,15 @@ pub fn page(figures: &[Figure], machine: &Machine) -> String {
         }
     }
     text.push('\n');
-    text += "## The targets and their reasons\n\n| workload | measure | case | target | why |\n|---|---|---|---|---|\n";
+    text += "## The targets and their reasons\n\nA row without a reason has that of the row above.\n\n";
+    text += "| workload | measure | case | target | why |\n|---|---|---|---|---|\n";
+    let mut given = "";
     for target in &TARGETS {
         let (workload, measure, case) =
             (target.workload, target.measure, target.case.unwrap_or("all others"));
-        let _ = writeln!(text, "| {workload} | {measure} | {case} | {} | {} |", target.bound, target.because);
+        let why = if target.because == given { "" } else { target.because };
+        let _ = writeln!(text, "| {workload} | {measure} | {case} | {} | {why} |", target.bound);
+        given = target.because;
     }
     text
 }
