@@ -1,8 +1,9 @@
 //! Leasehold's store on PostgreSQL.
 //!
-//! [`PostgresStore`] is the store. It leaves the semantics to [`leasehold_core::apply`]: a batch of
-//! requests locks the rows of its keys, loads them, applies core's functions, and writes back the
-//! changes, in one transaction. Leases are counted on the clock of the server.
+//! [`PostgresStore`] is the store. Requests for exclusive keys are one statement each, served by
+//! functions in the database. For all others the store locks the rows of their keys, loads them,
+//! applies [`leasehold_core::apply`], and writes back the changes, in one transaction. Leases are
+//! counted on the clock of the server.
 //!
 //! Programs use the `leasehold` crate.
 
