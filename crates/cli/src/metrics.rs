@@ -28,8 +28,8 @@ pub(crate) struct MetricsArgs {
 const EXAMPLE: &str = "\
 If the store cannot be reached, nothing is printed and the exit code is 69.
 
-Example: in a crontab, each minute:
-  leasehold metrics >/var/lib/node_exporter/locks.new && mv /var/lib/node_exporter/locks.new /var/lib/node_exporter/locks.prom";
+Example: each minute, in the directory that the collector reads:
+  leasehold metrics >locks.new && mv locks.new locks.prom";
 
 pub(crate) async fn metrics(args: MetricsArgs) -> Result<End, Failure> {
     let (prefix, place) = args.which.resolve()?;

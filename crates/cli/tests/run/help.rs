@@ -10,6 +10,8 @@ const TASKS: [&str; 14] = [
     "run", "once", "every", "hold", "show", "ls", "break", "doctor", "bench", "top", "init", "forget",
     "metrics", "watch",
 ];
+/// The programs of the examples.
+const PROGRAMS: [&str; 5] = ["leasehold", "exec", "read", "groupadd", "usermod"];
 const TOPICS: [&str; 4] = ["exit-codes", "environment", "stores", "events"];
 
 fn read(site: &Site, words: &[&str]) -> String {
@@ -58,6 +60,11 @@ fn the_short_help_fits_a_screen_and_the_long_one_has_an_example() {
             "{long}"
         );
         assert_eq!(read(&site, &["help", task]), long);
+        let (_, examples) = long.split_once("\nExample: ").unwrap();
+        for line in examples.lines().filter_map(|line| line.strip_prefix("  ")) {
+            let program = line.split(' ').next().unwrap();
+            assert!(PROGRAMS.contains(&program), "an example is broken in two, and cannot be copied: {line}");
+        }
     }
     for words in [&["help"][..], &["help", "help"]] {
         assert_eq!(read(&site, words), read(&site, &["--help"]));
