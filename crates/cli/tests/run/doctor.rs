@@ -39,7 +39,7 @@ fn the_exit_code_tells_the_severity_and_the_pasted_remedy_fixes_it() {
     }
     let done = doctor(&site, &[]).silent(0).out_has(&[": 0 unsafe, 0 warnings, 0 unknown, "]);
     assert_eq!(done.out.lines().count(), 1, "{done:?}");
-    doctor(&site, &["-v"]).out_has(&["note     push: heard "]);
+    doctor(&site, &["-v"]).out_has(&["note     push: arrived "]);
     doctor(&site, &["-q"]).out_is("");
 }
 

@@ -57,7 +57,7 @@ fn kept(setting: &Setting, facts: &Facts) -> Finding {
         Some("no") => {
             let what = "appendfsync is no: the server leaves it to the system when leases are on disk, often for 30 s";
             let why =
-                "a crash of its machine forgets them under their holders, and others are granted the locks";
+                "a crash of its machine forgets them while they are held, and others are granted the locks";
             let mend = "CONFIG SET appendfsync everysec";
             setting.finding(Severity::Warning, ABOUT, what, why).at_server(mend)
         }
@@ -70,7 +70,7 @@ fn kept(setting: &Setting, facts: &Facts) -> Finding {
 }
 
 fn forgets(setting: &Setting, save: Option<&str>) -> Finding {
-    let why = "the locks that it forgets are granted again while their holders still believe in them";
+    let why = "the locks that it forgets are granted again while their holders still consider them valid";
     match save {
         Some("") => {
             let what = "appendonly is no, and there are no snapshots (save): any restart forgets all leases";

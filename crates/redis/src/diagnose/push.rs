@@ -35,7 +35,7 @@ impl DiagnosisRun<'_> {
     pub(super) async fn push(&mut self) {
         let client = self.client;
         let Source::Ours(link) = &client.source else {
-            let what = "the connection is the program's own, which hears nothing for the store";
+            let what = "the connection is the program's own, on which the store receives no push";
             let finding = self.setting.finding(Severity::Warning, ABOUT, what, WHY);
             return self.found(finding.advice("have the store make its own: name the server by its URL"));
         };
@@ -45,7 +45,8 @@ impl DiagnosisRun<'_> {
             Some(Ok((after, has_push))) => {
                 let how =
                     if has_push { "RESP3, on the one connection" } else { "RESP2, on a second connection" };
-                let note = format!("heard {:.2} ms after it was said ({how})", after.as_secs_f64() * 1e3);
+                let note =
+                    format!("arrived {:.2} ms after it was published ({how})", after.as_secs_f64() * 1e3);
                 self.setting.note(ABOUT, note)
             }
             Some(Err(fault)) => {

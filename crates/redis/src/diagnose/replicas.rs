@@ -80,7 +80,7 @@ fn late(setting: &Setting, replica: &Replica) -> Option<Finding> {
     let what = if !is_online {
         format!("the replica {place} is not in touch yet")
     } else if *lag >= LATE || *behind >= MUCH {
-        format!("the replica {place} was last heard of {lag} s ago, and lacks {behind} bytes")
+        format!("the replica {place} last answered {lag} s ago, and lacks {behind} bytes")
     } else {
         return None;
     };

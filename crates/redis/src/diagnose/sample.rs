@@ -110,7 +110,7 @@ impl DiagnosisRun<'_> {
         }
         let extent =
             if seen.whole { "all keys".into() } else { format!("about {} keys, not all", seen.scanned) };
-        let mut what = format!("looked through {extent}; {looked_at} of {met} entries of ours looked at");
+        let mut what = format!("scanned {extent}; inspected {looked_at} of {met} entries of Leasehold");
         if seen.hidden > 0 {
             what += &format!(", {} of which this user may not read", seen.hidden);
         }
