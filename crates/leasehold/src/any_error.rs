@@ -9,7 +9,8 @@ use crate::error::{CloseError, ConnectError, HoldError, InspectError, LockError,
 use crate::recipe::{BeginError, JobError, MarkError};
 use crate::transferring::TransferError;
 
-/// Any error of this crate, for functions that connect, lock, hold and close, with `?` after each.
+/// Any error of this crate but those of the module `postgres`, for functions that connect, lock, hold
+/// and close, with `?` after each.
 ///
 /// ```
 /// use leasehold::Locks;

@@ -50,7 +50,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// has the same effect as making it once.
     fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer>;
 
-    /// Extends leases to their TTL from now; returns an answer for each attempt, in their order.
+    /// Extends leases to their TTL from now; returns an answer for each attempt, in their order. A
+    /// call that has no answer after half of the shortest of these leases is dropped, and what is
+    /// left of them is asked for again.
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>>;
 
     /// Releases what the attempt holds, and its place in the queue.

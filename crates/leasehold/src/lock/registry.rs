@@ -183,8 +183,8 @@ impl GuardRegistry {
     /// Returns true if one of these leases is still kept.
     pub(crate) fn keeps_any(&self, numbers: &[u64]) -> bool {
         let state = locked(&self.state);
-        let mut kept = numbers.iter().filter_map(|number| state.guards.get(number));
-        kept.any(|entry| entry.holding.loss().is_none())
+        let mut entries = numbers.iter().filter_map(|number| state.guards.get(number));
+        entries.any(|entry| entry.holding.loss().is_none())
     }
 
     /// When the keeper should wake by itself; it promises not to sleep longer.
