@@ -10,7 +10,7 @@ use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BatchServed, BoxFuture, BreakAnswer, BreakRecord,
     Diagnosis, Fault, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, LeaseBreak, Limits, Mark,
     MarkStore, Marked, MemberStore, NoticeBus, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition,
-    Store, StoreRole, Successor, TransferStore, WaitMode, Wake, locked,
+    Store, StoreFuture, StoreRole, Successor, TransferStore, WaitMode, Wake, locked,
 };
 
 use crate::virtual_time::VirtualTime;
@@ -290,15 +290,11 @@ impl Store for Faulty {
         self.memory.limits()
     }
 
-    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+    fn open(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.through("open", None, async { Ok(()) }))
     }
 
-    fn grant<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        wait_mode: WaitMode,
-    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+    fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         let (memory, asked) = (self.memory.clone(), attempt.clone());
         locked(&self.script).wait_modes.push(wait_mode);
         Box::pin(async move {
@@ -317,12 +313,12 @@ impl Store for Faulty {
         Box::pin(async move { self.each(attempts, self.through("renew", attempts.first(), kept).await) })
     }
 
-    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         let (memory, asked) = (self.memory.clone(), attempt.clone());
         Box::pin(self.through("release", Some(attempt), async move { memory.release(&asked).await }))
     }
 
-    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, ()> {
         let (memory, asked) = (self.memory.clone(), attempt.clone());
         Box::pin(self.through("give_up", Some(attempt), async move { memory.give_up(&asked).await }))
     }
@@ -357,7 +353,7 @@ impl MemberStore for Faulty {
         &'a self,
         grants: &'a [&'a Attempt],
         releases: &'a [&'a Attempt],
-    ) -> BoxFuture<'a, Result<BatchServed, Fault>> {
+    ) -> StoreFuture<'a, BatchServed> {
         let left = self.facts().left;
         let serves = move |attempt: &Attempt| {
             left.is_none_or(|left| !attempt.claim.first_key().as_bytes().starts_with(left.as_bytes()))
@@ -386,14 +382,14 @@ impl MemberStore for Faulty {
         Box::pin(async move { self.each(attempts, self.through("rejoin", attempts.first(), kept).await) })
     }
 
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
         let (memory, asked) = (self.memory.clone(), attempt.clone());
         Box::pin(self.through("raise", Some(attempt), async move { memory.raise(&asked).await }))
     }
 }
 
 impl InspectStore for Faulty {
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+    fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
         let (memory, key) = (self.memory.clone(), key.clone());
         let ahead = self.facts().ahead;
         Box::pin(self.through("inspect", None, async move {
@@ -407,12 +403,12 @@ impl InspectStore for Faulty {
         self.facts().at_once
     }
 
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
         let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
         Box::pin(self.through("list", None, async move { memory.list(&prefix).await }))
     }
 
-    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
+    fn scan<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> StoreFuture<'a, ScanPage> {
         let (memory, prefix, commands) = (self.memory.clone(), prefix.to_vec(), self.facts().commands);
         Box::pin(self.through("scan", None, async move {
             let mut page = memory.scan(&prefix, from).await?;
@@ -432,12 +428,12 @@ impl MarkStore for Faulty {
         attempt: &'a Attempt,
         mark: &'a Mark,
         keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    ) -> StoreFuture<'a, HoldAnswer> {
         let (memory, asked, mark) = (self.memory.clone(), attempt.clone(), mark.clone());
         Box::pin(self.through("mark", Some(attempt), async move { memory.mark(&asked, &mark, keep).await }))
     }
 
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+    fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
         let (memory, key) = (self.memory.clone(), key.clone());
         let ahead = self.facts().ahead;
         Box::pin(self.through("marked", None, async move {
@@ -447,23 +443,19 @@ impl MarkStore for Faulty {
         }))
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+    fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
         let (memory, key) = (self.memory.clone(), key.clone());
         Box::pin(self.through("forget", None, async move { MarkStore::forget(&*memory, &key).await }))
     }
 
-    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<(Key, Marked)>> {
         let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
         Box::pin(self.through("list marks", None, async move { memory.list_marks(&prefix).await }))
     }
 }
 
 impl TransferStore for Faulty {
-    fn transfer<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        successor: &'a Successor,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+    fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         let (memory, asked, successor) = (self.memory.clone(), attempt.clone(), successor.clone());
         let call = async move { memory.transfer(&asked, &successor).await };
         Box::pin(self.through("transfer", Some(attempt), call))
@@ -475,21 +467,17 @@ impl AdminStore for Faulty {
         self.facts().warning.map(str::to_owned).into_iter().collect()
     }
 
-    fn break_lease<'a>(
-        &'a self,
-        key: &'a Key,
-        lease: &'a LeaseBreak,
-    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
         let (memory, key, lease) = (self.memory.clone(), key.clone(), lease.clone());
         Box::pin(self.through("break", None, async move { memory.break_lease(&key, &lease).await }))
     }
 
-    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+    fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {
         let (memory, key) = (self.memory.clone(), key.clone());
         Box::pin(self.through("last break", None, async move { memory.last_break(&key).await }))
     }
 
-    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<BreakRecord>> {
         let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
         Box::pin(self.through("list breaks", None, async move { memory.list_breaks(&prefix).await }))
     }
@@ -505,7 +493,7 @@ impl AdminStore for Faulty {
 
 impl BaselineStore for Faulty {
     /// It has no baseline to measure, so this ends at once.
-    fn run_baseline<'a>(&'a self, _: &'a Baseline) -> BoxFuture<'a, Result<(), Fault>> {
+    fn run_baseline<'a>(&'a self, _: &'a Baseline) -> StoreFuture<'a, ()> {
         Box::pin(self.through("bare", None, async { Ok(()) }))
     }
 }
