@@ -174,7 +174,7 @@ pub(super) const BUGS: &[Bug] = &[
         from: "Some(_) if last < Some(named) => None,",
         to: "Some(_) if last <= Some(named) => None,",
         tests: &[
-            (Core, "apply::tests::shares::a_member_answers_no_fence_to_two_readers"),
+            (Stores, "every_store::memory::members::no_fence_is_answered_to_two_readers"),
             (Quorum, "contention::readers_that_ask_at_once_have_fences_of_their_own"),
         ],
     },
@@ -813,8 +813,8 @@ pub(super) const BUGS: &[Bug] = &[
         from: "if self.next_grantee(want, None) != NextGrantee::Anyone {",
         to: "if self.next_grantee(want, None) == NextGrantee::Unknown {",
         tests: &[(
-            Core,
-            "apply::tests::member::a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits",
+            Stores,
+            "every_store::memory::members::a_rejoin_renews_a_lease_or_takes_a_key_that_is_free_and_not_waited_for",
         )],
     },
     // The order of requests, and which thread may block.

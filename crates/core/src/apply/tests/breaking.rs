@@ -17,21 +17,6 @@ fn fence_of(answer: &GrantAnswer) -> u64 {
 }
 
 #[test]
-fn only_the_lease_with_the_given_fence_is_broken_and_its_holder_is_notified() {
-    let (mut records, held) = (held_by(&writer(1)), 100_000_000);
-    let (answer, pushes) = break_it(&mut records, held - 1, 101);
-    let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
-    assert_eq!((held_by.fence.map(Fence::get), pushes), (Some(held), vec![]));
-
-    let (answer, pushes) = break_it(&mut records, held, 102);
-    assert!(matches!(answer, BreakAnswer::Broken { holding } if holding.fence.map(Fence::get) == Some(held)));
-    assert_eq!(pushes, [(1, PushEvent::Broken)]);
-    assert!(matches!(renew(&mut records, &writer(1), &at(103)), HoldAnswer::NotHeld { .. }));
-    assert_eq!(break_it(&mut records, held, 103).0, BreakAnswer::NotHeld { held_by: None }, "once");
-    assert!(fence_of(&ask(&mut records, &writer(2), 104)) > held);
-}
-
-#[test]
 fn a_broken_lease_is_handed_to_the_first_waiter() {
     let mut records = a_line();
     let (answer, pushes) = break_it(&mut records, 100_000_000, 105);

@@ -27,19 +27,6 @@ fn a_writer_that_renews_as_a_reader_lets_in_the_readers_behind_it_and_keeps_its_
     assert_eq!(pushes, [(4, handed(102_000_002)), (5, FIRST)]);
 }
 
-/// Its request may be answered late or repeated, and a renewal that it sent before may come after.
-#[test]
-fn a_repeated_downgrade_and_a_delayed_renewal_of_the_writer_renew_the_reader() {
-    let mut records = a_writer_and_a_line();
-    for late in [reader(1), reader(1), writer(1)] {
-        assert_eq!(renew(&mut records, &late, &at(102)), HoldAnswer::Done);
-        assert_eq!(held(&records, "a", 102)[0], (1, Mode::Shared, 100_000_000));
-        assert_eq!(held(&records, "a", 102).len(), 3);
-    }
-    assert_eq!(release(&mut records, &writer(1), &at(102)), HoldAnswer::Done);
-    assert_eq!(held(&records, "a", 102).len(), 2);
-}
-
 #[test]
 fn a_downgrade_never_shortens_the_lease_and_lengthens_it_as_a_renewal_does() {
     for (ttl, expected) in [(1, 58), (60, 60), (100, 100)] {

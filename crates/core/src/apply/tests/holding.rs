@@ -3,36 +3,6 @@
 use super::*;
 
 #[test]
-fn a_free_key_is_granted_and_a_taken_one_says_by_whom_and_for_how_long() {
-    let mut records = Records::default();
-    assert_eq!(ask(&mut records, &writer(1), 100), granted(100_000_000));
-    let owner = Owner::Holder { holder: Holder::from_bits(1), label: Label::new("web-3").ok() };
-    let left = Some(Duration::from_secs(7));
-    let held_by = HolderInfo::exclusive(key("a"), owner, Fence::new(100_000_000), left);
-    assert_eq!(ask(&mut records, &writer(2), 103), GrantAnswer::Busy { held_by, place: None });
-    assert_eq!(ask(&mut records, &writer(2), 110), granted(110_000_000));
-}
-
-#[test]
-fn a_repeated_request_of_an_attempt_is_granted_again_for_a_whole_ttl() {
-    let mut records = held_by(&writer(1));
-    assert_eq!(ask(&mut records, &writer(1), 105), granted(105_000_000));
-    assert!(matches!(ask(&mut records, &writer(2), 114), GrantAnswer::Busy { .. }));
-}
-
-#[test]
-fn several_keys_are_granted_together_under_one_fence_or_not_at_all() {
-    let mut records = Records::default();
-    records.fences.insert(key("b"), LastFence::new(Fence::new(900_000_000).unwrap(), at(999).now));
-    assert_eq!(ask(&mut records, &attempt(1, &["a", "b"], 10), 100), granted(900_000_001));
-    let before = records.clone();
-    let GrantAnswer::Busy { held_by, .. } = ask(&mut records, &attempt(2, &["A", "b", "c"], 10), 101) else {
-        panic!("b is taken")
-    };
-    assert_eq!((held_by.key, &records), (key("b"), &before));
-}
-
-#[test]
 fn a_request_that_comes_too_late_changes_nothing() {
     let mut records = Records::default();
     let late = grant(&mut records, &writer(1), Some(at(99).now), &at(100));

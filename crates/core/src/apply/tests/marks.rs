@@ -13,21 +13,6 @@ fn marked(records: &mut Records, second: u64) -> bool {
 }
 
 #[test]
-fn only_an_exclusive_holder_sets_a_mark() {
-    let mut records = Records::default();
-    let ours = writer(1);
-    assert!(matches!(mark(&mut records, &ours, 100), HoldAnswer::NotHeld { held_by: None, .. }));
-    assert!(!marked(&mut records, 100));
-
-    let mut shares = held_by(&reader(1));
-    assert!(matches!(mark(&mut shares, &reader(1), 101), HoldAnswer::NotHeld { held_by: Some(_), .. }));
-
-    ask(&mut records, &ours, 100);
-    assert_eq!(mark(&mut records, &ours, 101), HoldAnswer::Done);
-    assert!(marked(&mut records, 101));
-}
-
-#[test]
 fn a_mark_outlives_the_lease_and_is_remembered_up_to_its_end() {
     let ours = writer(1);
     let mut records = held_by(&ours);

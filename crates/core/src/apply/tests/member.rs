@@ -24,21 +24,6 @@ pub(super) fn raise(records: &mut Records, attempt: &Attempt, context: &ApplyCon
 }
 
 #[test]
-fn a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits() {
-    let one = proposing(&writer(1), 100_000_005);
-    let mut records = Records::default();
-    assert_eq!(rejoin(&mut records, &one, None, &at(100)), HoldAnswer::Done);
-    assert_eq!(records.fence(&key("a"), at(100).now), Fence::new(100_000_005));
-    assert_eq!(ask(&mut records, &proposing(&writer(2), 100_000_001), 111), granted(109_000_000));
-    let taken = rejoin(&mut records, &one, None, &at(112));
-    assert!(matches!(taken, HoldAnswer::NotHeld { held_by: Some(_), .. }), "{taken:?}");
-    wait(&mut records, &writer(3), &at(112));
-    let waited_for = rejoin(&mut records, &one, None, &at(121));
-    assert!(matches!(waited_for, HoldAnswer::NotHeld { held_by: Some(_), .. }), "{waited_for:?}");
-    assert!(records.is_held_by(&key("a"), Holder::from_bits(3), at(121).now));
-}
-
-#[test]
 fn a_fence_is_raised_only_for_the_holder_and_a_free_key_goes_to_the_first_waiter() {
     let (one, two) = (proposing(&writer(1), 100_000_005), proposing(&writer(2), 100_000_006));
     let mut records = Records::default();

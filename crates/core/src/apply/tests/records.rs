@@ -35,15 +35,6 @@ fn a_share_is_over_at_the_instant_of_its_end_though_others_hold_the_key() {
 }
 
 #[test]
-fn a_fence_is_remembered_up_to_its_end() {
-    let mut records = Records::default();
-    let fence = Fence::new(9).unwrap();
-    records.fences.insert(key("a"), LastFence::new(fence, at(50).now));
-    assert_eq!(records.fence(&key("a"), at(49).now), Some(fence));
-    assert_eq!(records.fence(&key("a"), at(50).now), None);
-}
-
-#[test]
 fn only_ended_records_are_forgotten() {
     let mut records = Records::default();
     let foreign = |ends| Lock::new(Content::Foreign(b"x"[..].into()), ends);

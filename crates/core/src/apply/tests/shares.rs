@@ -16,12 +16,6 @@ fn is_granted(answer: &GrantAnswer) -> bool {
     matches!(answer, GrantAnswer::Granted { .. })
 }
 
-fn state(records: &Records, second: u64) -> KeyState {
-    let served = apply(&mut records.clone(), Request::Inspect(key("a")), &at(second));
-    let Answer::Inspect(state) = served.answer else { panic!() };
-    state
-}
-
 fn holders(records: &Records, second: u64) -> Vec<u128> {
     held(records, "a", second).into_iter().map(|(who, ..)| who).collect()
 }
@@ -35,45 +29,6 @@ fn marker_ends(records: &Records) -> u64 {
     assert_eq!(lock.content, Content::Marker(records.family(&key("a"), at(0).now).unwrap()));
     assert_eq!(lock.ends, records.shares[&key("a")].end());
     lock.ends.unwrap().as_micros() / 1_000_000
-}
-
-#[test]
-fn readers_hold_together_each_with_its_fence_and_keep_a_writer_out() {
-    let mut records = Records::default();
-    assert_eq!(ask(&mut records, &reader(1), 100), granted(100_000_000));
-    assert_eq!(ask(&mut records, &reader(2), 100), granted(100_000_001));
-    assert_eq!(ask(&mut records, &reader(3), 103), granted(103_000_000));
-    let GrantAnswer::Busy { held_by, place: None } = ask(&mut records, &writer(4), 104) else { panic!() };
-    assert_eq!((held_by.mode, held_by.fence), (Mode::Shared, Fence::new(100_000_000)));
-    assert_eq!(held_by.remaining, Some(Duration::from_secs(6)), "the share that ends first");
-    let seen = [(1, 100_000_000), (2, 100_000_001), (3, 103_000_000)];
-    assert_eq!(held(&records, "a", 104), seen.map(|(who, fence)| (who, Mode::Shared, fence)));
-    assert_eq!(marker_ends(&records), 113);
-}
-
-#[test]
-fn a_writer_keeps_readers_out_and_so_does_a_stranger() {
-    let mut records = held_by(&writer(1));
-    assert!(matches!(ask(&mut records, &reader(2), 101), GrantAnswer::Busy { .. }));
-    records.locks.insert(key("a"), Lock::new(Content::Foreign(b"x"[..].into()), None));
-    for asks in [reader(2), permits(3, 1, 2)] {
-        let GrantAnswer::Busy { held_by, .. } = ask(&mut records, &asks, 101) else { panic!() };
-        assert!(matches!(held_by.owner, Owner::Foreign { .. }));
-    }
-}
-
-#[test]
-fn permits_of_any_weight_are_granted_until_none_are_left() {
-    let mut records = Records::default();
-    assert!(is_granted(&ask(&mut records, &permits(1, 2, 4), 100)));
-    assert!(is_granted(&ask(&mut records, &permits(2, 1, 4), 100)));
-    let GrantAnswer::Busy { held_by, .. } = ask(&mut records, &permits(3, 2, 4), 100) else { panic!() };
-    assert_eq!(held_by.to_string(), "00000000 with 2 of 4 permits for 10.0 s more unless renewed");
-    assert!(is_granted(&ask(&mut records, &permits(4, 1, 4), 100)));
-    assert!(!is_granted(&ask(&mut records, &permits(5, 1, 4), 100)));
-    release(&mut records, &permits(1, 2, 4), &at(101));
-    assert!(!is_granted(&ask(&mut records, &permits(3, 3, 4), 101)));
-    assert!(is_granted(&ask(&mut records, &permits(3, 2, 4), 101)));
 }
 
 #[test]
@@ -98,17 +53,6 @@ fn the_marker_ends_with_the_last_share_also_when_that_becomes_earlier() {
     assert_eq!(marker_ends(&records), 115);
     release(&mut records, &reader(1), &at(106));
     assert!(nothing_is_left(&records));
-}
-
-#[test]
-fn a_release_takes_back_ones_own_share_and_no_other() {
-    let mut records = held_by(&reader(1));
-    ask(&mut records, &reader(2), 100);
-    assert!(matches!(release(&mut records, &reader(3), &at(101)), HoldAnswer::NotHeld { .. }));
-    assert_eq!(holders(&records, 101), [1, 2]);
-    // A waiter that was handed a share and is gone is released by its id alone.
-    assert_eq!(release(&mut records, &writer(1), &at(101)), HoldAnswer::Done);
-    assert_eq!(holders(&records, 101), [2]);
 }
 
 /// The marker was deleted, a mutex was held and released, and a new reader created it again.
@@ -149,25 +93,6 @@ fn a_marker_without_shares_is_nobody_s() {
         release(&mut records, &asks, &at(100));
         assert!(nothing_is_left(&records));
     }
-}
-
-#[test]
-fn all_readers_up_to_the_next_writer_are_handed_the_lock_at_once_in_order() {
-    let mut records = with_waiters(&writer(1), [reader(2), reader(3), reader(4), writer(5), reader(6)]);
-    let pushes = pushed(&mut records, Request::Release(writer(1)), &at(105));
-    let all = [(2, handed(105_000_000)), (3, handed(105_000_001)), (4, handed(105_000_002)), (5, FIRST)];
-    assert_eq!(pushes, all);
-    assert_eq!((holders(&records, 105), marker_ends(&records)), (vec![2, 3, 4], 107));
-    let modes: Vec<_> = state(&records, 105).waiters.iter().map(|it| it.mode).collect();
-    assert_eq!(modes, [Mode::Exclusive, Mode::Shared]);
-}
-
-#[test]
-fn when_a_writer_gives_up_the_readers_behind_it_go_on_at_once() {
-    let mut records = with_waiters(&reader(1), [writer(2), reader(3), writer(4)]);
-    let pushes = pushed(&mut records, Request::Release(writer(2)), &at(102));
-    assert_eq!(pushes, [(3, handed(102_000_000)), (4, FIRST)]);
-    assert_eq!(holders(&records, 102), [1, 3]);
 }
 
 #[test]
@@ -280,28 +205,6 @@ fn a_shared_holder_raises_its_fence_and_rejoins_at_a_member() {
     let other = rejoin(&mut records, &proposing(&reader(4), 100_000_010), None, &at(102));
     assert!(matches!(other, HoldAnswer::NotHeld { .. }));
     assert_eq!(rejoin(&mut records, &one(100_000_009), None, &at(102)), HoldAnswer::Done, "it holds");
-}
-
-/// Otherwise two readers that raised their fences to one number could each have a majority.
-#[test]
-fn a_member_answers_no_fence_to_two_readers() {
-    use super::member::{proposing, raise};
-    let to = |fence| RaiseAnswer::Raised { fence: Fence::new(fence).unwrap() };
-    let [one, other] = [1, 2].map(reader);
-    let mut records = held_by(&one);
-    ask(&mut records, &other, 100);
-    assert_eq!(raise(&mut records, &proposing(&one, 100_000_007), &at(101)), to(100_000_007));
-    assert_eq!(raise(&mut records, &proposing(&other, 100_000_007), &at(101)), to(100_000_008));
-    for _ in 0..2 {
-        assert_eq!(raise(&mut records, &proposing(&one, 100_000_007), &at(101)), to(100_000_007));
-    }
-    assert_eq!(
-        raise(&mut records, &proposing(&one, 100_000_008), &at(101)),
-        to(100_000_009),
-        "it never sinks"
-    );
-    assert_eq!(raise(&mut records, &proposing(&other, 100_000_050), &at(101)), to(100_000_050));
-    assert_eq!(held(&records, "a", 101), [(1, Mode::Shared, 100_000_009), (2, Mode::Shared, 100_000_050)]);
 }
 
 #[test]

@@ -3,18 +3,6 @@
 use super::*;
 
 #[test]
-fn a_release_hands_the_lock_for_a_window_to_the_first_waiter_and_notifies_the_next() {
-    let mut records = a_line();
-    let pushes = pushed(&mut records, Request::Release(writer(1)), &at(105));
-    assert_eq!(pushes, [(2, handed(105_000_000)), (3, FIRST)]);
-    let lock = records.lock(&key("a"), at(105).now).unwrap();
-    assert_eq!(lock.ends, Some(at(107).now));
-    assert!(matches!(lock.content, Content::Lease { awaited: true, .. }));
-    assert_eq!(renew(&mut records, &writer(2), &at(106)), HoldAnswer::Done);
-    assert_eq!(records.lock(&key("a"), at(106).now).unwrap().ends, Some(at(116).now));
-}
-
-#[test]
 fn a_waiter_that_is_handed_the_lock_and_asks_all_the_same_is_granted_it() {
     let mut records = a_line();
     release(&mut records, &writer(1), &at(105));
@@ -30,15 +18,6 @@ fn a_try_does_not_overtake_the_queue() {
     let GrantAnswer::Busy { held_by, place: None } = answer else { panic!("{answer:?}") };
     assert!(matches!(held_by.owner, Owner::Holder { holder, .. } if holder == Holder::from_bits(2)));
     assert!(records.is_held_by(&key("a"), Holder::from_bits(2), late.now));
-}
-
-#[test]
-fn a_waiter_that_leaves_the_queue_leaves_nothing_behind() {
-    let mut records = a_line();
-    for who in [3, 1, 2, 4] {
-        release(&mut records, &writer(who), &at(105));
-    }
-    assert!(records.locks.is_empty() && records.queues.is_empty());
 }
 
 #[test]
@@ -174,28 +153,6 @@ fn a_queue_is_forgotten_when_its_waiters_stop_asking() {
 }
 
 #[test]
-fn a_waiter_for_several_keys_keeps_those_it_has_and_is_handed_the_others_one_by_one() {
-    let mut records = held_by(&attempt(1, &["b"], 10));
-    ask(&mut records, &attempt(2, &["c"], 10), 100);
-    let all = attempt(3, &["a", "b", "c"], 10);
-    let GrantAnswer::Busy { held_by, .. } = wait(&mut records, &all, &at(101)).0 else { panic!() };
-    assert_eq!(held_by.key, key("b"));
-    assert!(matches!(ask(&mut records, &writer(4), 102), GrantAnswer::Busy { .. }));
-    let pushes = pushed(&mut records, Request::Release(attempt(1, &["b"], 10)), &at(103));
-    assert_eq!(pushes, [(3, PushEvent::AskAgain)]);
-    let GrantAnswer::Busy { held_by, .. } = wait(&mut records, &all, &at(104)).0 else { panic!() };
-    assert_eq!(held_by.key, key("c"));
-    assert!(records.lock(&key("a"), at(113).now).is_some(), "what it has is renewed by asking");
-    let pushes = pushed(&mut records, Request::Release(attempt(2, &["c"], 10)), &at(105));
-    assert_eq!(pushes, [(3, PushEvent::AskAgain)]);
-    assert_eq!(wait(&mut records, &all, &at(106)).0, granted(106_000_000));
-    let fences = ["a", "b", "c"].map(|name| records.fence(&key(name), at(106).now));
-    assert_eq!(fences, [Fence::new(106_000_000); 3]);
-    release(&mut records, &all, &at(107));
-    assert!(records.locks.is_empty() && records.queues.is_empty());
-}
-
-#[test]
 fn a_claim_that_lost_a_key_releases_the_later_ones_while_it_waits() {
     let mut records = held_by(&attempt(1, &["c"], 10));
     let all = attempt(3, &["a", "b", "c"], 10);
@@ -207,16 +164,6 @@ fn a_claim_that_lost_a_key_releases_the_later_ones_while_it_waits() {
     assert_eq!(place(&answer).before, 0);
     assert_eq!(pushes, [(5, handed(104_000_000))]);
     assert!(records.queue(&key("c"), at(104).now).is_none());
-}
-
-#[test]
-fn an_observer_sees_the_queue_in_order() {
-    let mut records = a_line();
-    let served = apply(&mut records, Request::Inspect(key("a")), &at(110));
-    let Answer::Inspect(state) = served.answer else { panic!() };
-    let queue: Vec<_> =
-        state.waiters.iter().map(|waiter| (waiter.holder.bits(), waiter.waited.as_secs())).collect();
-    assert_eq!(queue, [(2, 8), (3, 7), (4, 6)]);
 }
 
 fn awaited(records: &Records) -> bool {
