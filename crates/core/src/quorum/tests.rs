@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{Claim, FaultKind, HolderInfo, Key, Mode, Owner, QueuePosition, Ticket, WaitQueue};
+use crate::{Claim, FaultKind, HolderInfo, Key, Mode, Owner, QueuePosition, Ticket};
 
 const FENCE: u64 = 1_000;
 const WAIT: WaitMode = WaitMode::Wait { queue_limit: None };
@@ -115,19 +115,6 @@ fn busy(rival: u128, place: Option<u64>) -> GrantAnswer {
     let held_by = HolderInfo::exclusive(Key::new("k").unwrap(), owner, None, None);
     let position = |before| QueuePosition { ticket: Ticket::new(before), before, stood: false };
     GrantAnswer::Busy { held_by, place: place.map(position) }
-}
-
-#[test]
-fn all_members_are_asked_at_once_for_the_same_fence_and_a_majority_of_them_grants() {
-    let mut world = World::of(3);
-    let asked = world.ask(WaitMode::Try);
-    assert_eq!(asked.iter().map(|question| question.member).collect::<Vec<_>>(), [0, 1, 2]);
-    assert!(asked.iter().all(|question| question.fence == fence(FENCE)));
-    world.says(&asked[0], granted(FENCE));
-    assert!(matches!(world.step(), QuorumStep::WaitUntil(_)));
-    world.says(&asked[2], granted(FENCE));
-    assert_eq!(world.answer(), granted(FENCE));
-    assert_eq!((world.machine.fence(), world.undone()), (Some(fence(FENCE)), vec![]));
 }
 
 #[test]
@@ -346,48 +333,6 @@ fn a_late_answer_from_a_queue_that_was_left_does_not_count() {
     assert_eq!(world.answer(), granted(FENCE));
 }
 
-#[test]
-fn rivals_that_hold_each_other_up_wait_for_each_other_a_while_and_then_release_everything() {
-    let mut world = World::of(3);
-    let limited = WaitMode::Wait { queue_limit: Some(1) };
-    let asked = world.ask(limited);
-    world.says(&asked[0], granted(FENCE));
-    world.says(&asked[1], busy(1, None));
-    world.says(&asked[2], busy(2, None));
-    let (joins, _) = world.questions();
-    assert!(joins.len() == 2 && joins.iter().all(|question| question.asks == Asks::Grant(WAIT)));
-    world.says(&joins[0], busy(1, Some(0)));
-    world.says(&joins[1], busy(2, Some(0)));
-    assert!(matches!(world.answer(), GrantAnswer::Busy { place: Some(_), .. }));
-    let QuorumWait::AtRefusers { members, until } = world.machine.waits() else { panic!() };
-    assert_eq!(members[..], [(1, asked[1].holder), (2, asked[2].holder)]);
-    // The shortest that chance allows.
-    assert_eq!(until, world.now + WaitQueue::CLAIM_WINDOW / 2);
-
-    // Woken before that time, it is refused again, and stays no longer.
-    world.now = world.now + Duration::from_millis(100);
-    let again = world.ask(limited);
-    assert_eq!(
-        again.iter().map(|question| question.asks).collect::<Vec<_>>(),
-        [limited, WAIT, WAIT].map(Asks::Grant)
-    );
-    world.says(&again[0], granted(FENCE));
-    world.says(&again[1], busy(1, Some(0)));
-    world.says(&again[2], busy(2, Some(0)));
-    assert!(matches!(world.answer(), GrantAnswer::Busy { place: Some(_), .. }));
-    assert_eq!(world.machine.waits(), QuorumWait::AtRefusers { members, until });
-    let process = Process::default();
-    let view = |now| QuorumView { now, process: &process };
-    assert!(!world.machine.handle_time(&view(world.now)) && world.undone().is_empty());
-    let mut late = world.machine.clone();
-    late.ask(&world.attempt, WAIT, &view(until));
-    assert_eq!(late.undo().len(), 3, "a request at that time starts over");
-    assert!(!world.machine.handle_time(&view(until)));
-    assert_eq!(world.undone().len(), 3);
-    let QuorumWait::Until(rested) = world.machine.waits() else { panic!() };
-    assert!(world.machine.handle_time(&view(rested)), "it asks again");
-}
-
 /// Otherwise the first of the queue, which asks the others only now, would be passed.
 #[test]
 fn a_majority_gives_way_once_to_the_holder_of_the_queue_members_key() {
@@ -448,18 +393,6 @@ fn a_majority_does_not_give_way_to_another_program_or_to_the_attempt_itself() {
     }
 }
 
-/// An answer that asks for more of the same is not waited out.
-#[test]
-fn a_request_goes_on_at_once_when_a_member_asks_to_be_asked_again() {
-    let mut world = World::of(3);
-    let asked = world.ask(WAIT);
-    assert!(world.machine.is_open());
-    world.says(&asked[0], GrantAnswer::Unfinished);
-    assert!(!world.machine.is_open());
-    let (again, _) = world.questions();
-    assert_eq!(again.iter().map(|question| question.member).collect::<Vec<_>>(), [0]);
-}
-
 #[test]
 fn readers_wait_behind_a_writer_that_is_queued_at_the_queue_member() {
     let mut world = World::of(3);
@@ -489,46 +422,6 @@ fn a_majority_leaves_for_waiters_at_the_queue_member_only_if_readers_meet_there(
         world.says(&asked[0], GrantAnswer::Busy { held_by, place });
         let leaves = matches!(world.step(), QuorumStep::Refused { .. });
         assert_eq!(leaves, reads && held == Mode::Shared, "otherwise it gives way: {reads} {held:?}");
-    }
-}
-
-#[test]
-fn a_break_at_so_many_members_that_no_majority_is_left_is_reported() {
-    let mut world = World::of(3);
-    for question in world.ask(WaitMode::Try) {
-        world.says(&question, granted(FENCE));
-    }
-    world.answer();
-    let id = world.attempt.holder;
-    assert!(!world.machine.handle_broken(0, id));
-    assert!(!world.machine.handle_broken(1, Holder::from_bits(9)), "another's id");
-    assert!(world.machine.handle_broken(1, id));
-    let renewal = world.machine.renew(2);
-    assert_eq!((renewal.rejoin, renewal.fence), (Rejoin::No, Some(fence(FENCE))), "it had it just now");
-    world.machine.handle_renewed(2, &renewal, &Err(Fault::passing("c", "timed out")));
-    assert_eq!(world.machine.renew(2).rejoin, Rejoin::UnlessBroken, "it had it before");
-    let away = world.machine.renew(0);
-    world.machine.handle_renewed(0, &away, &Err(Fault::passing("a", "timed out")));
-    assert_eq!(world.machine.renew(0).rejoin, Rejoin::UnlessBroken);
-}
-
-/// A member that is slower than the majority is released before it has answered. What the call brings
-/// that ended without an answer may come after the release.
-#[test]
-fn a_release_behind_a_grant_without_an_answer_is_not_the_last() {
-    for is_answered in [true, false] {
-        let mut world = World::of(3);
-        let asked = world.ask(WaitMode::Try);
-        world.says(&asked[0], granted(FENCE));
-        world.says(&asked[1], granted(FENCE));
-        world.answer();
-        let holder = world.machine.release(2);
-        if is_answered {
-            world.says(&asked[2], granted(FENCE));
-        } else {
-            world.fails(&asked[2]);
-        }
-        assert_eq!(world.machine.handle_released(2, holder, &Ok(HoldAnswer::Done)), !is_answered);
     }
 }
 
