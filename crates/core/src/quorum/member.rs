@@ -250,9 +250,12 @@ mod tests {
     fn a_member_may_take_a_lease_again_unless_it_had_it_just_now_or_it_was_broken_there() {
         let rejoin = |id: &MemberAttempt| id.renewal(Some(fence(7))).rejoin;
         let granted = MemberAnswer::Grant(GrantAnswer::Granted { fence: fence(7) });
-        let [away, mut had, mut broken] = [(); 3].map(|()| member_attempt());
+        let [mut away, mut had, mut broken] = [(); 3].map(|()| member_attempt());
         assert_eq!(rejoin(&away), Rejoin::Yes, "it was never heard of");
         assert_eq!(away.renewal(None).rejoin, Rejoin::No, "it was granted to somebody else");
+        away.is_renewed(&away.renewal(Some(fence(7))), Some(true));
+        away.is_renewed(&away.renewal(Some(fence(7))), None);
+        assert_eq!(rejoin(&away), Rejoin::UnlessBroken, "it took the lease, and did not answer since");
         had.hears(Some(&granted));
         assert_eq!(rejoin(&had), Rejoin::No);
         had.is_renewed(&had.renewal(Some(fence(7))), None);
@@ -278,6 +281,7 @@ mod tests {
         for (own, last, is_unbroken) in [(5, 4, true), (5, 5, false), (9, 6, true), (9, 7, false)] {
             let mut id = member_attempt();
             id.hears(Some(&MemberAnswer::Grant(GrantAnswer::Granted { fence: fence(own) })));
+            id.is_renewed(&id.renewal(Some(fence(7))), Some(true));
             let renewal = id.renewal(Some(fence(7)));
             assert_eq!(id.is_unbroken(&renewal, Some(fence(last))), is_unbroken, "{own} {last}");
         }

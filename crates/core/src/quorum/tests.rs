@@ -130,6 +130,7 @@ fn a_greater_fence_is_raised_at_the_others_before_it_is_granted() {
     let raised = RaiseAnswer::Raised { fence: fence(FENCE + 7) };
     world.machine.handle_answer(&raise, Ok(MemberAnswer::Raise(raised)));
     assert_eq!(world.answer(), granted(FENCE + 7));
+    assert_eq!(world.machine.renew(0).rejoin, Rejoin::No, "it had the lease just now");
 }
 
 /// Its lease at that member counts from the first request, and may end before that of the second.
@@ -498,6 +499,37 @@ fn an_attempt_that_has_the_second_members_key_waits_for_the_first_as_for_the_thi
     let again = world.ask(limited);
     let wait_modes: Vec<_> = again.iter().map(|question| question.asks).collect();
     assert_eq!(wait_modes, [WAIT, limited, WAIT].map(Asks::Grant));
+}
+
+#[test]
+fn a_waiter_queues_at_a_later_member_as_often_as_one_does_not_answer() {
+    let mut world = World::of(5);
+    let asked = world.ask(WAIT);
+    let owner = Owner::Foreign { value: b"x"[..].into() };
+    let held_by = HolderInfo::exclusive(Key::new("k").unwrap(), owner, None, None);
+    world.says(&asked[0], GrantAnswer::Busy { held_by, place: None });
+    asked[1..].iter().for_each(|question| world.says(question, busy(1, None)));
+    let (first, _) = world.questions();
+    world.fails(&first[0]);
+    let (second, _) = world.questions();
+    assert_eq!([&first, &second].map(|moved| (moved.len(), moved[0].member)), [(1, 1), (1, 2)]);
+    world.says(&second[0], busy(1, Some(0)));
+    assert!(matches!(world.answer(), GrantAnswer::Busy { place: Some(_), .. }));
+    let wait = QuorumWait::AtQueueMember { member: 2, holder: asked[2].holder };
+    assert_eq!(world.machine.waits(), wait);
+}
+
+#[test]
+fn the_next_queue_member_is_waited_for_as_the_first_one_was() {
+    let mut world = World::of(5);
+    let asked = world.ask(WAIT);
+    asked[1..].iter().for_each(|question| world.says(question, busy(1, None)));
+    assert_eq!(world.step(), QuorumStep::WaitUntil(world.now + QuorumAttempt::COURTESY));
+    world.now = world.now + QuorumAttempt::COURTESY;
+    assert_eq!(world.step(), QuorumStep::Silent { member: 0 });
+    let (moved, step) = world.questions();
+    assert_eq!(moved.iter().map(|question| question.member).collect::<Vec<_>>(), [1]);
+    assert_eq!(step, QuorumStep::WaitUntil(world.now + QuorumAttempt::COURTESY));
 }
 
 #[test]

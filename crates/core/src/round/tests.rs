@@ -43,15 +43,17 @@ fn an_answer_above_the_fence_raises_it_further_and_a_late_grant_of_exactly_it_co
 
 #[test]
 fn a_member_that_lost_the_lease_while_it_was_asked_to_raise_votes_no_more() {
-    let mut round = asked(3);
-    round.handle_refused(2, Some(someone(9)));
-    round.handle_fence(0, fence(7));
-    round.handle_fence(1, fence(9));
-    round.next(START);
-    round.handle_refused(0, None);
-    assert_eq!(round.next(START), RoundAction::Failed);
-    round.handle_fence(0, fence(9));
-    assert_eq!(round.next(START), RoundAction::Failed, "an answer from before");
+    for successor in [None, Some(someone(9))] {
+        let mut round = asked(3);
+        round.handle_refused(2, Some(someone(9)));
+        round.handle_fence(0, fence(7));
+        round.handle_fence(1, fence(9));
+        round.next(START);
+        round.handle_refused(0, successor);
+        assert_eq!(round.next(START), RoundAction::Failed);
+        round.handle_fence(0, fence(9));
+        assert_eq!(round.next(START), RoundAction::Failed, "an answer from before");
+    }
 }
 
 #[test]
@@ -64,6 +66,9 @@ fn it_is_decided_as_soon_as_a_majority_is_impossible() {
     assert_eq!(round.next(START), RoundAction::Failed);
     assert!(!round.is_held_elsewhere() && round.could_be_won(|_| true) && !round.is_hopeless());
     assert!(!round.could_be_won(|_| false), "one refused, and two have not said anything");
+    assert!(!round.waits_for_quarantine(), "two of five would vote");
+    round.handle_fault(3, Fault::quarantined("m", Duration::from_secs(9)));
+    assert!(round.waits_for_quarantine());
 }
 
 #[test]
@@ -190,6 +195,8 @@ fn a_ballot_that_can_be_neither_done_nor_lost_is_unknown_before_all_have_answere
 fn a_renewal_is_done_by_a_majority_and_lost_when_none_is_left() {
     assert_eq!(votes(3, [(0, DONE), (1, Err(silent())), (2, DONE)]), [Vote::Open, Vote::Open, Vote::Done]);
     assert_eq!(votes(3, [(0, not_held(None)), (1, not_held(Some(7)))]), [Vote::Open, lost(Some(7))]);
+    let mostly_gone = [(0, not_held(Some(7))), (1, not_held(None)), (2, not_held(None))];
+    assert_eq!(votes(5, mostly_gone)[2], lost(None), "most of them name nobody");
 }
 
 #[test]

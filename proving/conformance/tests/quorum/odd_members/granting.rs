@@ -78,7 +78,10 @@ async fn a_waiter_is_in_one_queue_and_from_then_on_asks_only_that_member() {
     assert_eq!(world.counts("grant"), [2, 1, 1]);
     world.rival_leaves(&rival, [1, 0]).await;
     quorum.woken(&waits).await;
+    world.on(0..3, "grant", CallFate::Slow(5 * MILLISECOND));
+    let begun = world.passed();
     fence(&quorum.grant(&waits, WAIT).await);
+    assert_eq!(world.passed() - begun, 5 * MILLISECOND, "the key was handed over, so all are asked at once");
     assert_eq!((world.counts("grant"), world.taken()), (vec![3, 2, 2], vec![0, 1, 2]));
     assert_eq!(world.members[0].asked("grant")[2].holder, waits.holder);
 }

@@ -54,6 +54,19 @@ async fn a_renewal_is_confirmed_as_soon_as_a_majority_has_answered() {
     assert_eq!(quorum.renew(&[]).await, []);
 }
 
+/// The one whose lease ends first may have to be renewed again.
+#[tokio::test(start_paused = true)]
+async fn leases_that_are_renewed_together_are_waited_for_as_the_shortest_of_them_permits() {
+    let (world, quorum) = quorum_of(3);
+    let both = [world.attempt_for("k", TTL), world.attempt_for("l", SECOND)];
+    for attempt in &both {
+        fence(&quorum.grant(attempt, WaitMode::Try).await);
+    }
+    world.on(0..3, "renew", CallFate::Hung);
+    assert!(quorum.renew(&both).await.iter().all(Result::is_err));
+    assert_eq!(world.passed(), 300 * MILLISECOND);
+}
+
 /// Nobody waits for its answer, and nothing else may be asked.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_hangs_at_a_renewal_is_reported_when_its_time_is_over() {

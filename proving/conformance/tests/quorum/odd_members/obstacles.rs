@@ -64,6 +64,8 @@ async fn other_programs_locks_at_a_majority_are_waited_for() {
         let answer = quorum.grant(&waits, WAIT).await;
         assert!(matches!(answer, Ok(GrantAnswer::Busy { .. })), "{answer:?}");
     }
+    tokio::time::sleep(MILLISECOND).await;
+    assert!(world.taken().is_empty(), "nobody holds the third up meanwhile");
     world.members[2].on("grant", CallFate::Fair);
     fence(&quorum.grant(&waits, WAIT).await);
 }
