@@ -45,14 +45,7 @@ impl QuorumState {
             }
             // After the longest TTL, no answer can be of any use.
             let end = begun + quorum.settings.max_ttl.duration();
-            if runtime.before(end, quorum.all_end(&mut calls)).await.is_some() {
-                return;
-            }
-            for call in calls {
-                let member = call.member;
-                drop(call);
-                quorum.ended(member, Some(&timed_out(member)), false);
-            }
+            runtime.before(end, quorum.all_end(&mut calls)).await;
         }));
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use conformance::faulty::{self, CallFate, Faulty, lasting, passing};
 use leasehold::TokioRuntime;
-use leasehold_core::{GrantAnswer, Store as _, WaitMode, WaitQueue};
+use leasehold_core::{GrantAnswer, InspectStore as _, Notice, Store as _, WaitMode, WaitQueue};
 
-use super::world::{MAX_TTL, MILLISECOND, SECOND, World, fence, held_at, quorum_of};
+use super::world::{MAX_TTL, MILLISECOND, SECOND, TTL, World, fence, held_at, quorum_of};
 
 #[tokio::test(start_paused = true)]
 async fn giving_up_is_retried_ever_more_rarely_for_as_long_as_the_grant_could_last() {
@@ -74,6 +74,20 @@ async fn a_call_that_never_ends_is_dropped_after_the_longest_ttl_and_what_it_may
     assert_eq!(world.counts("give_up"), [0; 3]);
     tokio::time::sleep(2 * MILLISECOND).await;
     assert_eq!(world.counts("give_up"), [0, 0, 1]);
+}
+
+/// Regression: a member that had answered every other call since was reported as down when it was over.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_ends_counts_as_silence_when_it_is_late_and_not_once_more_when_it_is_dropped() {
+    let (world, quorum) = quorum_of(3);
+    let mut notices = quorum.notices().unwrap();
+    world.members[2].once("grant", CallFate::Hung);
+    fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
+    assert!(matches!(notices.next().await, Notice::MemberDown { .. }));
+    fence(&quorum.grant(&world.attempt_for("l", TTL), WaitMode::Try).await);
+    assert!(matches!(notices.next().await, Notice::MemberBack { .. }));
+    let heard = tokio::time::timeout(2 * MAX_TTL, notices.next()).await;
+    assert!(heard.is_err(), "{heard:?}");
 }
 
 /// The next request uses another id, so that leftovers of the first cannot be taken for it.
