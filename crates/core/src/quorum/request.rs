@@ -161,12 +161,7 @@ impl GrantRequest {
                         // Counting this majority would let readers pass a waiting writer, and
                         // starve it if they come often.
                         let queue_member = self.queue_member;
-                        let step = if self.waits() {
-                            self.stand(ids, queue_member, held_by, false)
-                        } else {
-                            Some(self.leave(ids, held_by))
-                        };
-                        if let Some(step) = step {
+                        if let Some(step) = self.stand(ids, queue_member, held_by, false) {
                             return step;
                         }
                     } else if self.is_to_give_way() {
@@ -305,11 +300,11 @@ impl GrantRequest {
     }
 
     /// The reader that holds the queue member's key, if this reader was refused there nevertheless:
-    /// then others are queued before it.
+    /// then others are queued before it. A claim wants all its keys in one mode.
     fn queues_before(&self) -> Option<&HolderInfo> {
         let held_by = self.round.held_by(self.queue_member)?;
-        let shares = |want: &Want| want.key == held_by.key && want.mode == Mode::Shared;
-        (held_by.mode == Mode::Shared && self.attempt.claim.wants().iter().any(shares)).then_some(held_by)
+        let reads = |want: &Want| want.mode == Mode::Shared;
+        (held_by.mode == Mode::Shared && self.attempt.claim.wants().iter().all(reads)).then_some(held_by)
     }
 
     /// Returns true if another of our attempts holds the queue member's key. Mostly that is the

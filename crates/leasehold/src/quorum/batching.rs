@@ -114,11 +114,11 @@ impl QuorumState {
         self.members[member].store.parts().member.is_some_and(MemberStore::serves_batches)
     }
 
-    /// Returns true if this question may be in a batch together with these others.
+    /// Returns true if this question may be in a batch together with these others, which propose the
+    /// same fence.
     pub(super) fn shares_batch(&self, question: &Question, others: &[Question]) -> bool {
-        let alike = |other: &Question| (other.holder, other.fence) == (question.holder, question.fence);
         matches!(question.asks, Asks::Grant(_))
-            && others.iter().all(alike)
+            && others.iter().all(|other| other.holder == question.holder)
             && self.has_batches(question.member)
     }
 
