@@ -6,6 +6,7 @@ use conformance::events::wait_for;
 use conformance::faulty::{CallFate, Faulty, members, quorum_of};
 use conformance::virtual_time::VirtualTime;
 use leasehold::{Event, LockError, Locks, Loss};
+use leasehold_core::Fault;
 use servers::{Flavor, Server};
 use tokio::time::sleep;
 
@@ -61,19 +62,22 @@ async fn each_outage_of_a_member_is_reported_once_however_many_calls_fail() {
 /// Regression: a quarantined member refuses grants and serves releases: it was reported down and back.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_refuses_grants_and_serves_releases_is_reported_once() {
-    let quorum = Quorum::begin();
-    let mut events = quorum.locks.events();
-    let guard = quorum.locks.mutex("k").lock().await.unwrap();
-    quorum.way[1].memory.forget();
-    for n in 0..20 {
-        quorum.locks.mutex(format!("n{n}")).lock().await.unwrap().release().await.unwrap();
-        quorum.locks.inspect("k").await.unwrap();
+    for in_batches in [true, false] {
+        let quorum = Quorum::begin();
+        quorum.way.iter().for_each(|way| way.says(|facts| facts.batches = in_batches));
+        let mut events = quorum.locks.events();
+        let guard = quorum.locks.mutex("k").lock().await.unwrap();
+        quorum.way[1].memory.forget();
+        for n in 0..20 {
+            quorum.locks.mutex(format!("n{n}")).lock().await.unwrap().release().await.unwrap();
+            quorum.locks.inspect("k").await.unwrap();
+        }
+        assert_eq!(of_members(&drain(&mut events).await), ["memory:b down"]);
+        // The renewals of the guard notice that it votes again.
+        sleep(3 * TTL).await;
+        assert_eq!(of_members(&drain(&mut events).await), ["memory:b back"]);
+        guard.release().await.unwrap();
     }
-    assert_eq!(of_members(&drain(&mut events).await), ["memory:b down"]);
-    // The renewals of the guard notice that it votes again.
-    sleep(3 * TTL).await;
-    assert_eq!(of_members(&drain(&mut events).await), ["memory:b back"]);
-    guard.release().await.unwrap();
 }
 
 /// Regression: a member that came back empty served a release, and so was reported back and down again.
@@ -101,10 +105,16 @@ async fn a_member_that_refused_an_observer_is_back_when_it_answers_one() {
     let quorum = Quorum::begin();
     let mut events = quorum.locks.events();
     let guard = quorum.locks.mutex("k").lock().await.unwrap();
-    for (fate, told) in [(CallFate::Refused, "memory:b down"), (CallFate::Fair, "memory:b back")] {
+    for (fate, told) in [
+        (CallFate::Refused, &["memory:b down"][..]),
+        (CallFate::Fair, &["memory:b back"]),
+        (CallFate::Lost, &["memory:b down"]),
+        (CallFate::Refused, &[]),
+        (CallFate::Fair, &["memory:b back"]),
+    ] {
         quorum.way[1].on("inspect", fate);
         quorum.locks.inspect("k").await.unwrap();
-        assert_eq!(of_members(&drain(&mut events).await), [told]);
+        assert_eq!(of_members(&drain(&mut events).await), told);
     }
     guard.release().await.unwrap();
 }
@@ -114,7 +124,8 @@ async fn a_member_that_refused_an_observer_is_back_when_it_answers_one() {
 async fn a_member_that_was_down_from_the_beginning_is_reported() {
     let quorum = Quorum::begin();
     let mut events = quorum.locks.events();
-    quorum.way[2].set(CallFate::Refused);
+    // A store with several nodes names one of them.
+    quorum.way[2].set(CallFate::Failing(Fault::lasting("a node of c", "not allowed")));
     let guard = quorum.locks.mutex("k").lock().await.unwrap();
     sleep(SECOND).await;
     let read = drain(&mut events).await;
