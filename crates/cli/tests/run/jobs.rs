@@ -219,8 +219,7 @@ fn a_person_sees_the_holder_and_a_script_the_exit_code() {
 #[test]
 fn a_lease_that_is_lost_ends_the_command_and_leaves_it_to_the_next() {
     let (server, site) = Site::on_server(Flavor::Valkey91);
-    let (lost, number) =
-        site.running(site.task("once", &["--ttl", "2s", "migrate", "--", "sh", "-c", SLOW]));
+    let (lost, number) = site.running(site.task("once", &["--ttl", "2s", "migrate", "--", "sh", "-c", SLOW]));
     server.text(&["DEL", "migrate"]);
     lost.finish().says(70, &["migrate: lease lost"]);
     assert!(!is_alive(&number));
