@@ -329,18 +329,18 @@ fn make_group_directory(directory: &Path, group: u32) -> Result<(), FileError> {
 
 /// Refuses to create a directory as root inside one of another user, whom this would keep from the store.
 fn refuse_to_make_for_another(directory: &Path) -> Result<(), FileError> {
-    let there = directory.ancestors().find_map(|above| Some((above, above.metadata().ok()?.uid())));
-    match there {
-        Some((there, user)) if there != directory && user != 0 && own_user() == 0 => {
-            Err(FileError::lasting(format_args!(
-                "the directory {} is not there, and {} belongs to user {user}, who could not use what root makes in it: run \
-                 this as that user, or use another",
-                directory.display(),
-                there.display()
-            )))
-        }
-        _ => Ok(()),
+    // If it cannot be looked at, creating it fails with the cause.
+    let Ok(Some(there)) = first_there(directory) else { return Ok(()) };
+    let user = there.metadata().map_or(0, |found| found.uid());
+    if there == directory || user == 0 || own_user() != 0 {
+        return Ok(());
     }
+    Err(FileError::lasting(format_args!(
+        "the directory {} is not there, and {} belongs to user {user}, who could not use what root makes in it: run this as \
+         that user, or make the directory first",
+        directory.display(),
+        there.display()
+    )))
 }
 
 /// Creates a directory and those above it that are missing.
