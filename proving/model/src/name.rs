@@ -79,36 +79,40 @@ pub(crate) struct Horizon {
 }
 
 /// Numbers of which only the order counts, and small distances.
-#[derive(Debug)]
-struct Row {
-    apart: u64,
-    numbers: Vec<u64>,
-}
+#[derive(Debug, Default)]
+struct Row(Vec<u64>);
 
 impl Row {
-    fn code(&self, number: u64) -> u64 {
-        let known = &self.numbers[..=self.numbers.partition_point(|other| *other < number)];
-        known.windows(2).map(|pair| (pair[1] - pair[0]).min(self.apart)).sum()
+    fn start(&mut self, numbers: &[u64]) {
+        self.0.clear();
+        self.0.extend_from_slice(numbers);
+    }
+
+    fn code(&self, number: u64, apart: u64) -> u64 {
+        let known = &self.0[..=self.0.partition_point(|other| *other < number)];
+        known.windows(2).map(|pair| (pair[1] - pair[0]).min(apart)).sum()
     }
 
     fn rank(&self, number: u64) -> u64 {
-        self.numbers.partition_point(|other| *other < number) as u64
+        self.0.partition_point(|other| *other < number) as u64
     }
 
     fn sort(&mut self) {
-        self.numbers.sort_unstable();
-        self.numbers.dedup();
+        self.0.sort_unstable();
+        self.0.dedup();
     }
 }
 
 /// Interprets hashed words.
 #[derive(Debug)]
-struct Reading {
+struct Reading<'a> {
     now: [u64; 3],
     /// A tick in ns, and in µs.
     tick: [u64; 2],
     horizon: [u64; 2],
-    rows: [Row; 3],
+    apart: u64,
+    /// The tickets, the fences and the ids.
+    rows: &'a mut [Row; 3],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -127,18 +131,21 @@ enum Word {
     Id(u64),
 }
 
-impl Reading {
-    fn new(now: Now, horizon: Horizon) -> Self {
+impl<'a> Reading<'a> {
+    fn new(now: Now, horizon: Horizon, rows: &'a mut [Row; 3]) -> Self {
         let micros = |time: Duration| u64::try_from(time.as_micros()).expect("ticks are short");
         let tick = micros(now.tick);
         let [instant, stamp, fence] = [now.instant().as_nanos(), now.stamp().as_micros(), now.floor().get()];
         let margin = micros(horizon.margin);
-        let row = |numbers| Row { apart: horizon.apart, numbers };
+        rows[0].start(&[stamp]);
+        rows[1].start(&[fence - margin, fence, fence + margin]);
+        rows[2].start(&[]);
         Self {
             now: [instant, stamp, fence],
             tick: [tick * 1000, tick],
             horizon: [u64::from(horizon.instants) * tick * 1000, u64::from(horizon.stamps) * tick],
-            rows: [vec![stamp], vec![fence - margin, fence, fence + margin], Vec::new()].map(row),
+            apart: horizon.apart,
+            rows,
         }
     }
 
@@ -192,8 +199,8 @@ impl Reading {
             Word::Past => (3, 0),
             Word::Ends(ahead) => (4, ahead),
             Word::Ended(ago) => (5, ago),
-            Word::Ticket(number) => (6, self.rows[0].code(number)),
-            Word::Fence(number) => (7, self.rows[1].code(number)),
+            Word::Ticket(number) => (6, self.rows[0].code(number, self.apart)),
+            Word::Fence(number) => (7, self.rows[1].code(number, self.apart)),
             // Only whether two are the same matters, and which attempt they belong to.
             Word::Id(number) => (8 + (number >> 32), self.rows[2].rank(number)),
         };
@@ -217,9 +224,17 @@ pub(crate) const fn drawn(nth: u64) -> u64 {
 #[derive(Debug, Default)]
 struct Words(Vec<u64>);
 
+/// What a name is made of.
+#[derive(Debug, Default)]
+struct Buffers {
+    words: Words,
+    rows: [Row; 3],
+    name: Vec<u8>,
+}
+
 thread_local! {
     /// Kept, because a name is made of each of millions of states.
-    static WORDS: RefCell<Words> = RefCell::default();
+    static BUFFERS: RefCell<Buffers> = RefCell::default();
 }
 
 impl Hasher for Words {
@@ -253,26 +268,26 @@ impl Hasher for Words {
 }
 
 pub(crate) fn of(state: &impl Hash, now: Now, horizon: Horizon) -> u128 {
-    WORDS.with_borrow_mut(|words| {
+    BUFFERS.with_borrow_mut(|Buffers { words, rows, name }| {
         words.0.clear();
         state.hash(words);
-        name_of(&words.0, Reading::new(now, horizon))
+        name_of(&words.0, &mut Reading::new(now, horizon, rows), name)
     })
 }
 
-fn name_of(words: &[u64], mut reading: Reading) -> u128 {
+fn name_of(words: &[u64], reading: &mut Reading<'_>, name: &mut Vec<u8>) -> u128 {
     for word in words {
         match reading.read(*word) {
-            Word::Ticket(number) => reading.rows[0].numbers.push(number),
-            Word::Fence(number) => reading.rows[1].numbers.push(number),
-            Word::Id(number) => reading.rows[2].numbers.push(number),
+            Word::Ticket(number) => reading.rows[0].0.push(number),
+            Word::Fence(number) => reading.rows[1].0.push(number),
+            Word::Id(number) => reading.rows[2].0.push(number),
             _ => {}
         }
     }
     reading.rows.iter_mut().for_each(Row::sort);
-    let mut name = Vec::with_capacity(2 * words.len());
+    name.clear();
     // Both series also contain now, so that their numbers are distinguished from it.
-    words.iter().chain(&reading.now).for_each(|word| reading.tell(*word, &mut name));
+    words.iter().chain(&reading.now).for_each(|word| reading.tell(*word, name));
     let [high, low] = [1, 2].map(|seed| u128::from(FixedState::with_seed(seed).hash_one(&name)));
     high << 64 | low
 }
