@@ -10,13 +10,12 @@ use crate::store_url::StoreUrl;
 /// This user's file store on this machine, in the home directory of the effective user in the user
 /// database.
 pub(crate) fn default_store() -> Result<StoreUrl, Failure> {
-    let path = leasehold_file::home().map(|home| home.join(".local/state/leasehold/leases.db"));
-    let store = path.and_then(|path| StoreUrl::file(&path).ok_or_else(|| "the home is not UTF-8".into()));
-    store.map_err(|fact| {
+    let home = leasehold_file::home().map_err(|fact| {
         Failure::usage(format!(
             "{fact}, so there is no default store: name one with --store or LEASEHOLD_STORE"
         ))
-    })
+    })?;
+    Ok(StoreUrl::file(&home.join(".local/state/leasehold/leases.db")))
 }
 
 /// The user who called sudo to run this as another user, whose default store is a different one.

@@ -3,9 +3,11 @@
 
 use std::ffi::OsString;
 use std::path::absolute;
+use std::sync::Arc;
 
 use clap::Args;
-use leasehold::{Locks, postgres};
+use leasehold::{TokioRuntime, postgres};
+use leasehold_file::Ledger;
 use nix::unistd::{Group, Uid};
 
 use crate::environment;
@@ -133,10 +135,10 @@ async fn make_for_a_group(args: InitArgs) -> Result<End, Failure> {
         ));
     }
     let file = leasehold_file::make_group_store(&directory, group.as_raw()).map_err(Failure::refused)?;
-    let url = StoreUrl::file(&file)
-        .ok_or_else(|| Failure::usage("the path is not UTF-8, as a store URL must be: choose another"))?;
-    // The file belongs to its first user.
-    Locks::builder().connect(url.reveal()).await?;
+    let url = StoreUrl::file(&file);
+    // The file belongs to whoever creates it.
+    let runtime = TokioRuntime::current().expect("this runs on tokio");
+    Ledger::at(&file, Arc::new(runtime)).open().map_err(Failure::refused)?;
     print(&format!("{url}\n"))?;
     Ok(End::SUCCESS)
 }

@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
 
@@ -40,8 +41,7 @@ impl StoreUrl {
             ));
         }
         let Some(path) = text.strip_prefix("file:") else { return Ok(Self(text.into())) };
-        let path = leasehold_file::path_in_url(path)?;
-        Self::file(&path).ok_or_else(|| Failure::usage("the home is not UTF-8: give file: an absolute path"))
+        Ok(Self::file(&leasehold_file::path_in_url(path)?))
     }
 
     /// True if a text begins like a URL of a store.
@@ -56,9 +56,20 @@ impl StoreUrl {
         }
     }
 
-    /// The file store at an absolute path; `None` if that is not UTF-8.
-    pub(crate) fn file(path: &Path) -> Option<Self> {
-        Some(Self(format!("file:{}", path.to_str()?)))
+    /// The file store at an absolute path.
+    pub(crate) fn file(path: &Path) -> Self {
+        Self(leasehold_file::url_of_path(path))
+    }
+
+    /// The path of a file store.
+    fn path(&self) -> Option<PathBuf> {
+        leasehold_file::path_in_url(self.0.strip_prefix("file:")?).ok()
+    }
+
+    /// True if this is a file, and nothing is at its path.
+    pub(crate) fn is_missing(&self) -> bool {
+        let found = self.path().map(|path| path.symlink_metadata());
+        matches!(found, Some(Err(error)) if error.kind() == ErrorKind::NotFound)
     }
 
     /// All of it, for the library only.
@@ -92,14 +103,14 @@ impl StoreUrl {
     }
 
     fn place(&self) -> String {
-        if let Some(path) = self.0.strip_prefix("file:") {
-            let path = Path::new(path);
+        if let Some(path) = self.path() {
             if let Ok(found) = path.symlink_metadata() {
                 return format!("file {} {}", found.dev(), found.ino());
             }
             let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
-            let path =
-                directory.zip(path.file_name()).map_or(path.into(), |(directory, name)| directory.join(name));
+            let path = directory
+                .zip(path.file_name())
+                .map_or_else(|| path.clone(), |(directory, name)| directory.join(name));
             return format!("file:{}", path.display());
         }
         let Some(parts) = self.parts() else { return self.0.clone() };

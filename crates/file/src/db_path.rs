@@ -3,6 +3,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,6 +15,7 @@ use rustix::io::Errno;
 use crate::census::FileId;
 use crate::error::FileError;
 use crate::file_system;
+use crate::url::url_of_path;
 use crate::users::{Users, own_user};
 
 /// A path at which the file may be, and those at which SQLite keeps its log.
@@ -72,7 +74,7 @@ impl DbPath {
 
     /// The place on one line, as a URL of the store.
     pub(crate) fn name(&self) -> String {
-        format!("file:{}", Escaped(self.file.to_string_lossy().as_bytes()))
+        Escaped(url_of_path(&self.file).as_bytes()).to_string()
     }
 
     /// Creates what is missing, and refuses what is not safe. It may open and close the file: only
@@ -108,11 +110,17 @@ impl DbPath {
         Ok(Some(users))
     }
 
+    /// True if the file could be created, but is not there.
+    pub(crate) fn is_missing(&self) -> Result<bool, FileError> {
+        Ok(self.file_now().is_none() && self.look()?.is_none())
+    }
+
     fn directory(&self) -> Result<&Path, FileError> {
         /// Those of SQLite, which adds `-journal` to them.
         const LONGEST_NAME: usize = 255 - "-journal".len();
         const LONGEST_PATH: usize = 512 - "-journal".len();
-        let directory = self.file.parent().filter(|_| self.file.is_absolute());
+        let is_file = self.file.is_absolute() && !self.file.as_os_str().as_bytes().ends_with(b"/");
+        let directory = self.file.parent().filter(|_| is_file);
         let (Some(directory), Some(name)) = (directory, self.file.file_name()) else {
             return Err(FileError::lasting("the path names no file: give the path of a file"));
         };
@@ -444,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_path_without_a_file_is_refused() {
-        for path in ["", "/", "/tmp/.."] {
+        for path in ["", "/", "/tmp/..", "/tmp/x/"] {
             let fault = DbPath::new(Path::new(path)).prepare().unwrap_err().of("file:");
             assert_eq!(&*fault.reason, "the path names no file: give the path of a file", "{path}");
         }

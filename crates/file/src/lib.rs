@@ -68,4 +68,4 @@ pub use boot::BootId;
 pub use db_path::make_group_store;
 pub use ledger::Ledger;
 pub use store::FileStore;
-pub use url::{home, path_in_url};
+pub use url::{home, path_in_url, url_of_path};

@@ -1,11 +1,15 @@
 //! The path in a store URL, parsed in one place for the library and the command.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 
 use leasehold_core::Misuse;
 use nix::unistd::{Uid, User};
+use percent_encoding::percent_decode_str;
 
-/// The path after `file:` in a store URL, always absolute. `~/` is the user's [`home`].
+/// The path after `file:` in a store URL, always absolute. `~/` is the user's [`home`], and `%XX` a
+/// byte. [`url_of_path`] does the reverse.
 ///
 /// # Errors
 ///
@@ -23,7 +27,16 @@ pub fn path_in_url(behind_colon: &str) -> Result<PathBuf, Misuse> {
     if path.is_empty() {
         return refused("file: lacks a path, as in file:/var/lib/app/leases.db");
     }
-    if path != path.trim() || path.contains(char::is_control) {
+    if path.contains('?') {
+        return refused(
+            "file: takes no parameters: leave out the question mark and what follows it, or write it as %3F if it is \
+             in the name of the file",
+        );
+    }
+    let decoded = |text: &str| OsString::from_vec(percent_decode_str(text).collect());
+    let shown = decoded(path);
+    let shown = shown.to_string_lossy();
+    if shown != shown.trim() || shown.contains(char::is_control) {
         // It would be a second file that looks like the first in every message.
         return refused(
             "the path of file: has a blank at an end, or a line break or another control character: remove \
@@ -34,7 +47,8 @@ pub fn path_in_url(behind_colon: &str) -> Result<PathBuf, Misuse> {
         let home = home().map_err(|reason| Misuse::Url {
             reason: format!("{reason}, so file:~ has no meaning: write an absolute path"),
         })?;
-        return Ok(home.join(below_home));
+        let below_home = PathBuf::from(decoded(below_home));
+        return Ok(home.join(below_home.strip_prefix("/").unwrap_or(&below_home)));
     }
     if path.starts_with('~') {
         return refused(
@@ -47,7 +61,18 @@ pub fn path_in_url(behind_colon: &str) -> Result<PathBuf, Misuse> {
              file:/var/lib/app/leases.db or file:~/leases.db",
         );
     }
-    Ok(path.into())
+    Ok(decoded(path).into())
+}
+
+/// The store URL of an absolute path.
+#[must_use]
+pub fn url_of_path(path: &Path) -> String {
+    let mut url = String::from("file:");
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        url += &chunk.valid().replace('%', "%25").replace('?', "%3F");
+        chunk.invalid().iter().for_each(|byte| url += &format!("%{byte:02X}"));
+    }
+    url
 }
 
 /// The home directory of the effective user in the user database, whatever `HOME` says: cron, a
@@ -83,6 +108,8 @@ mod tests {
         assert_eq!(path("///x/a.db"), PathBuf::from("/x/a.db"));
         assert_eq!(path("~/a.db"), home().unwrap().join("a.db"));
         assert_eq!(path("/x/~/a.db"), PathBuf::from("/x/~/a.db"));
+        // Regression: it was /x/a.db.
+        assert_eq!(path("~//x/a.db"), home().unwrap().join("x/a.db"));
     }
 
     #[test]
@@ -102,6 +129,30 @@ mod tests {
             assert!(reason.contains("a blank at an end"), "{reason}");
         }
         assert_eq!(path_in_url("/x y/a b.db"), Ok("/x y/a b.db".into()));
+    }
+
+    /// Regression: it named a file with this text in its name.
+    #[test]
+    fn a_parameter_is_refused() {
+        for text in ["/x.db?mode=ro", "///x.db?", "~/x.db?a=b"] {
+            let Err(Misuse::Url { reason }) = path_in_url(text) else { panic!("{text:?} is taken") };
+            assert!(reason.contains("takes no parameters") && reason.contains("%3F"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_path_can_be_written_and_read_back() {
+        assert_eq!(path_in_url("/a%20b%3Fc%25d").unwrap(), PathBuf::from("/a b?c%d"));
+        assert_eq!(path_in_url("/100%/x").unwrap(), PathBuf::from("/100%/x"));
+        assert_eq!(url_of_path(Path::new("/a b?c%41ü")), "file:/a b%3Fc%2541ü");
+        for name in [&b"/x y/a?b%3F#c,d.db"[..], b"/\xff\xfe/\xc3.db", "/schlüssel.db".as_bytes()] {
+            let path = PathBuf::from(OsString::from_vec(name.into()));
+            let url = url_of_path(&path);
+            assert_eq!(path_in_url(url.strip_prefix("file:").unwrap()), Ok(path), "{url}");
+        }
+        for text in ["/a%0A", "/a%00b", "/a%20"] {
+            assert!(matches!(path_in_url(text), Err(Misuse::Url { .. })), "{text}");
+        }
     }
 
     #[test]
