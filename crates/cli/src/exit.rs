@@ -117,6 +117,12 @@ impl Failure {
         ))
     }
 
+    pub(crate) fn few_files(error: io::Error) -> Self {
+        Self::refused(format_args!(
+            "the files that a lock and its command need cannot be opened ({error}): raise the limit of open files (ulimit -n)"
+        ))
+    }
+
     pub(crate) fn no_supervisor(error: impl Into<io::Error>) -> Self {
         let error = error.into();
         let remedy = match Errno::from_io_error(&error) {

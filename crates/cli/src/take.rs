@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use leasehold::{
     Acquire, Fault, FaultCause, FaultKind, Guard, Held, LockError, Locks, MemberVote, Mode, ReleaseError,
     RenewError, Renewal,
 };
+use rustix::io::Errno;
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -69,7 +71,19 @@ pub(crate) async fn take_unless<E>(
     }
 }
 
+/// Refuses a limit of open files under which a store could never be opened: a request without a
+/// limit would wait for ever.
+fn check_limit_of_files() -> Result<(), Failure> {
+    /// Of two files each: as many as a file store and the supervisor open.
+    const PIPES: usize = 6;
+    match (0..PIPES).map(|_| io::pipe()).collect::<Result<Vec<_>, _>>() {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::MFILE) => Err(Failure::few_files(error)),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) async fn reach(request: &LockRequest, signals: &mut Signals) -> Result<Locks, Failure> {
+    check_limit_of_files()?;
     if request.verbose {
         say::line(format_args!("{}: asking {}", request.keys, request.place.store));
     }

@@ -103,6 +103,21 @@ fn a_limit_of_file_sizes_that_is_too_small_is_69_and_says_what_to_do() {
     sh(&site, "trap '' XFSZ; ulimit -f 8; exec leasehold run k -- true").says(69, &says);
 }
 
+/// Regression: with some limits, the file could be opened but no session be started, and a run
+/// without --within waited for ever.
+#[test]
+fn a_limit_of_open_files_that_is_too_small_says_what_to_do() {
+    let site = Site::new();
+    for limit in 8..20 {
+        let done = sh(&site, &format!("ulimit -n {limit}; exec leasehold run k -- true"));
+        match done.status.code() {
+            Some(0) => {}
+            _ => _ = done.says(69, &["raise the limit of open files"]),
+        }
+    }
+    sh(&site, "ulimit -n 24; exec leasehold run k -- true").silent(0);
+}
+
 #[test]
 fn a_command_that_writes_beyond_the_limit_of_file_sizes_ends_as_without_us() {
     let site = Site::new();
