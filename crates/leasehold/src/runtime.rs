@@ -72,8 +72,8 @@ impl TokioRuntime {
         Self { timers, dice: Mutex::new(Dice::new()), cleanups, own_thread }
     }
 
-    /// A new runtime on a separate thread. It ends when the last lock, guard and pending release
-    /// are gone.
+    /// A new runtime on a separate thread. It ends when the last lock, guard, [`Held`](crate::Held)
+    /// and pending release are gone.
     ///
     /// # Errors
     ///
