@@ -92,10 +92,9 @@ impl StoreLocation {
                     .about(Origin::Environment))
             }
             Ok(urls) => named(&Stores::urls_in(&urls), Origin::Environment),
-            Err(VarError::NotUnicode(_)) => Err(Failure::usage(
-                "it is not UTF-8: write other bytes as %XX, and give a file a name in UTF-8",
-            )
-            .about(Origin::Environment)),
+            Err(VarError::NotUnicode(_)) => {
+                Err(Failure::usage("it is not UTF-8: write other bytes as %XX").about(Origin::Environment))
+            }
             Err(VarError::NotPresent) => {
                 let store = default_store()?;
                 named(&[store.reveal()], Origin::Nobody)
@@ -109,8 +108,15 @@ impl StoreLocation {
         Locks::builder().outage_limit(limit).ttl(Ttl::DEFAULT.duration().min(self.store.max_ttl))
     }
 
-    /// Connects to look, and warns of a password that others can see.
+    /// Connects to look, and warns of a password that others can see. Creates nothing, and refuses a
+    /// file that was named and is not there: in a file with a misspelt name every lock is free.
     pub(crate) async fn look(&self, quiet: bool) -> Result<Locks, Failure> {
+        if self.origin != Origin::Nobody
+            && let Some(file) = self.store.missing_file()
+        {
+            let line = format!("there is no {file}: check the path; the first lock creates the file");
+            return Err(Failure::refused(line).about(self.origin));
+        }
         let limit = self.outage_limit.unwrap_or(SHORT_OUTAGE_LIMIT);
         self.ready_within(limit, self.to_look_at(), true, quiet).await
     }

@@ -99,6 +99,13 @@ impl Stores {
         self.all.len() > 1
     }
 
+    /// The first file that is not there, if so many are missing that no majority is left.
+    pub(crate) fn missing_file(&self) -> Option<&StoreUrl> {
+        let missing: Vec<_> = self.all.iter().map(StoreUrl::is_missing).collect();
+        let first = missing.iter().position(|is_missing| *is_missing)?;
+        (!self.most(|nth| !missing[nth])).then(|| &self.all[first])
+    }
+
     pub(crate) fn is_a_file(&self) -> bool {
         self.reveal().all(|url| url.starts_with("file:"))
     }

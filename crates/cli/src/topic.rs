@@ -32,7 +32,8 @@ The exit codes of leasehold:
   64   the command line or the store's URL is invalid; nothing was sent
   65   the key contains something that is not a lock, or its fences are used up;
        break: another program's lock
-  69   the store is unreachable or refuses
+  69   the store is unreachable or refuses; a task that acquires no lock was given a file that is
+       not there
        once, every: also if it was unreachable when the command ended: the job is not marked done
   70   the lease was lost or broken, or --max-hold has passed; the command was ended
        once, every: the command succeeded after its lease had ended, so it does not count as done
@@ -90,8 +91,9 @@ The store of the locks, for --store or LEASEHOLD_STORE:
 
   file:PATH
       A file, for the processes of one machine; not on a network file system. The path is absolute,
-      or begins with ~/ for the user's home in the user database. `leasehold help init` explains how
-      root makes a store that several users share.
+      or begins with ~/ for the user's home in the user database; a question mark or a percent sign
+      in it is written as %3F or %25. The first lock creates the file. `leasehold help init` explains
+      how root makes a store that several users share.
   redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]
       A Redis server (5.0 or later), or Valkey or KeyDB.
   rediss://...

@@ -45,6 +45,15 @@ pub struct Ledger {
     is_unsettled: bool,
 }
 
+/// What becomes of a request if there is no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfMissing {
+    /// It creates the file.
+    Create,
+    /// It finds what an empty file contains, and creates nothing.
+    FindNothing,
+}
+
 /// The state of a key for which somebody in this process waits.
 #[derive(Debug)]
 pub(crate) struct WaitedKey {
@@ -107,13 +116,18 @@ impl Ledger {
         &self.name
     }
 
-    /// Opens the file, or finds out why it cannot be opened.
+    /// Opens the file, which is created if it is missing, or finds out why it cannot be opened.
     ///
     /// # Errors
     ///
     /// A lasting [`Fault`] if the place is not safe or the file is not ours; a passing one if the
     /// file is busy.
     pub fn open(&mut self) -> Result<(), Fault> {
+        self.attempt(Begin::ToRead, Patience::Waits, IfMissing::Create, |_, _| Ok(())).map(drop)
+    }
+
+    /// The same, but creates nothing.
+    pub(crate) fn open_if_there(&mut self) -> Result<(), Fault> {
         self.within(Begin::ToRead, |_, _| Ok(()))
     }
 
@@ -139,7 +153,10 @@ impl Ledger {
         if self.is_mortal && requests.iter().any(needs_session) {
             self.enter()?;
         }
-        self.attempt(begin_for(requests), patience, |connection, inputs| {
+        let needs_file = |it: &Request| needs_session(it) || matches!(it, Request::Mark { .. });
+        let if_missing =
+            if requests.iter().any(needs_file) { IfMissing::Create } else { IfMissing::FindNothing };
+        self.attempt(begin_for(requests), patience, if_missing, |connection, inputs| {
             requests.iter().map(|request| serve(connection, inputs, request)).collect()
         })
     }
@@ -176,9 +193,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Reads the state of some keys, without writing anything.
+    /// Reads the state of some keys for which this process waits, without writing anything. A file
+    /// that was removed meanwhile is created again: waiters ask for their locks in the new one.
     pub(crate) fn look(&mut self, keys: &[Key]) -> Result<Vec<WaitedKey>, Fault> {
-        self.within(Begin::ToRead, |connection, inputs| {
+        let seen = self.attempt(Begin::ToRead, Patience::Waits, IfMissing::Create, |connection, inputs| {
             let now = inputs.clock.now();
             let written = table::load(connection, keys.iter(), None, 1)?;
             let records = void_the_dead(written, inputs, now).records;
@@ -187,7 +205,8 @@ impl Ledger {
                 WaitedKey { key: key.clone(), holders, is_idle }
             });
             Ok(seen.collect())
-        })
+        });
+        seen.map(Option::unwrap_or_default)
     }
 
     /// All records in the file, including ended ones. For tests and diagnosis.
@@ -262,13 +281,14 @@ impl Ledger {
         Ok(open)
     }
 
-    /// Runs some work in a transaction of the file that is at the path now.
+    /// Runs some work in a transaction of the file that is at the path now, if there is one.
     fn within<T>(
         &mut self,
         begin: Begin,
         work: impl FnOnce(&Connection, &Inputs<'_>) -> Result<T, FileError>,
     ) -> Result<T, Fault> {
-        self.attempt(begin, Patience::Waits, work).map(|done| done.expect("whoever may wait begins"))
+        let done = self.attempt(begin, Patience::Waits, IfMissing::FindNothing, work);
+        done.map(|done| done.expect("whoever may wait begins"))
     }
 
     /// The same; `None` if it would have to wait and must not.
@@ -276,9 +296,10 @@ impl Ledger {
         &mut self,
         begin: Begin,
         patience: Patience,
+        if_missing: IfMissing,
         work: impl FnOnce(&Connection, &Inputs<'_>) -> Result<T, FileError>,
     ) -> Result<Option<T>, Fault> {
-        self.transact(begin, patience, work).map_err(|error| {
+        self.transact(begin, patience, if_missing, work).map_err(|error| {
             let error = error.explained(self.db_path.path(), self.db_path.log());
             if error.reopen {
                 self.close();
@@ -291,6 +312,7 @@ impl Ledger {
         &mut self,
         begin: Begin,
         patience: Patience,
+        if_missing: IfMissing,
         work: impl FnOnce(&Connection, &Inputs<'_>) -> Result<T, FileError>,
     ) -> Result<Option<T>, FileError> {
         // Somebody may have moved the file or removed its log, and others may use another one there.
@@ -301,19 +323,27 @@ impl Ledger {
                 return Ok(None);
             }
             self.abandon();
+            self.is_unsettled = false;
+            if if_missing == IfMissing::FindNothing && self.db_path.is_missing()? {
+                return work(&schema::empty()?, &self.inputs()).map(Some);
+            }
             let opened = self.open_anew();
             self.is_unsettled = opened.as_ref().is_err_and(|error| error.unsettled);
             self.open = Some(opened?);
         }
         let Some(open) = &self.open else { return Ok(None) };
         let Some(transaction) = open.begin(begin, patience)? else { return Ok(None) };
+        let done = work(&transaction, &self.inputs())?;
+        transaction.commit()?;
+        Ok(Some(done))
+    }
+
+    fn inputs(&self) -> Inputs<'_> {
         let subscribers: &dyn Subscribers = match &self.subscribers {
             Some(subscribers) => &**subscribers,
             None => &*self.sessions,
         };
-        let done = work(&transaction, &Inputs { clock: &self.clock, sessions: &self.sessions, subscribers })?;
-        transaction.commit()?;
-        Ok(Some(done))
+        Inputs { clock: &self.clock, sessions: &self.sessions, subscribers }
     }
 }
 

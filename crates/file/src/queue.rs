@@ -115,7 +115,7 @@ impl Queue {
 impl Errands for Queue {
     fn open_file(&self) {
         // A file that cannot be opened again is a fault of the requests.
-        self.send(|worker| worker.ledger().open(), drop);
+        self.send(|worker| worker.ledger().open_if_there(), drop);
     }
 
     fn take_back(&self, holder: Holder, key: Key) {

@@ -84,6 +84,13 @@ pub(crate) fn look(path: &Path) -> Result<(), FileError> {
     judge(word(68).unwrap_or(0), word(60).unwrap_or(0))
 }
 
+/// A database in memory that contains what an empty file does.
+pub(crate) fn empty() -> Result<Connection, FileError> {
+    let connection = Connection::open_in_memory()?;
+    connection.execute_batch(TABLES)?;
+    Ok(connection)
+}
+
 /// Within a transaction: creates the tables in an empty file, refuses a file that is not ours, and
 /// voids the leases of another boot. Returns false if it must be called again, in another
 /// transaction: others wait meanwhile, so only so many rows are changed in one.

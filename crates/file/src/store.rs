@@ -210,8 +210,9 @@ impl Store for FileStore {
         Limits::with_drift(Drift::ON_ONE_CLOCK)
     }
 
+    /// Creates nothing: the first grant creates the file.
     fn open(&self) -> StoreFuture<'_, ()> {
-        Box::pin(self.ask(|worker| worker.ledger().open()))
+        Box::pin(self.ask(|worker| worker.ledger().open_if_there()))
     }
 
     fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
@@ -276,10 +277,14 @@ impl MemberStore for FileStore {
         Ok(())
     }
 
-    /// The file itself, whatever its path; it changes if somebody moves the file away.
+    /// The file itself, whatever its path; it changes if somebody moves the file away. Before there is
+    /// one, its directory and its name.
     fn identity(&self) -> Option<Arc<str>> {
-        let file = std::fs::metadata(&self.path).ok()?;
-        Some(format!("file {} {}", file.dev(), file.ino()).into())
+        if let Ok(file) = std::fs::metadata(&self.path) {
+            return Some(format!("file {} {}", file.dev(), file.ino()).into());
+        }
+        let (directory, name) = (std::fs::metadata(self.path.parent()?).ok()?, self.path.file_name()?);
+        Some(format!("file {} {} {}", directory.dev(), directory.ino(), name.display()).into())
     }
 
     /// All in one transaction.

@@ -68,7 +68,7 @@ impl StoreWorker {
     pub(crate) fn tidy(&mut self) {
         if self.ledger.is_unsettled() {
             // An error is one of the next request, too.
-            let _ = self.ledger.open();
+            let _ = self.ledger.open_if_there();
         } else if self.ledger.has_long_log() {
             self.ledger.shorten_log();
         } else if !self.left_over.is_empty() {

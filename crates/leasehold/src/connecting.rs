@@ -11,7 +11,7 @@ impl Locks {
     /// Connects to the store at a URL, with the defaults of [`LocksBuilder`].
     ///
     /// - `memory:`: this process alone
-    /// - `file:/path/to/leases.db`: the processes of one machine
+    /// - `file:/path/to/leases.db`: the processes of one machine. The first lock creates the file
     /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` with TLS,
     ///   `redis+unix:///path/to/socket`: a server
     /// - `redis+sentinel://[user:password@]host[:port],host…/master-name`, `rediss+sentinel://…`: the

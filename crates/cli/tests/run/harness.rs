@@ -40,6 +40,14 @@ impl Site {
         Self { directory, store, servers: (None, None), outputs: AtomicU32::new(0) }
     }
 
+    /// With its own file store, which somebody has used before.
+    #[track_caller]
+    pub(crate) fn used() -> Self {
+        let site = Self::new();
+        site.outcome(&["run", "before", "--", "true"]).exits_with(0);
+        site
+    }
+
     /// With a store elsewhere.
     pub(crate) fn on(store: &str) -> Self {
         Self { store: store.into(), ..Self::new() }

@@ -84,7 +84,7 @@ fn an_empty_list_says_so_and_exits_with_0() {
         }
         site.outcome(&["ls", "-q", "held:"]).silent(0);
     }
-    Site::new().outcome(&["ls", "--all"]).says(0, &["no lock is held or waited for at file:/"]);
+    Site::used().outcome(&["ls", "--all"]).says(0, &["no lock is held or waited for at file:/"]);
 }
 
 #[test]

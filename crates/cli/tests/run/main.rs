@@ -22,6 +22,7 @@ mod init;
 mod jobs;
 mod loss;
 mod ls;
+mod missing;
 mod modes;
 mod naming;
 mod options;

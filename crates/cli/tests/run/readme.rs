@@ -99,7 +99,7 @@ fn a_run_that_does_not_wait_says_so_by_its_code_or_not_at_all() {
 
 #[test]
 fn show_and_ls_name_the_holder_and_break_ends_its_lease() {
-    let site = Site::new();
+    let site = Site::used();
     let say = |line: &str| bash(&site, line);
     say(line("show")).exits_with(1);
     let _others = site.holder(&[key(line("show"))]);

@@ -50,7 +50,7 @@ fn a_done_job_is_shown_and_listed_and_runs_again_when_forgotten_or_with_now() {
         site.outcome(&["forget", "-q", "job:migrate"]).silent(1);
         assert_eq!(again(&["once", "job:migrate", "--", "echo", "ran"]), "ran\n");
     }
-    let site = Site::new();
+    let site = Site::used();
     site.outcome(&["ls", "--marks", "-a"]).says(0, &["nothing is recorded as done at "]);
     // Regression: it said so of the whole store if only no name had the prefix.
     site.outcome(&["ls", "--marks", "job:"]).says(0, &["nothing that begins with job: is recorded as done"]);

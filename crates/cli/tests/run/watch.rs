@@ -132,7 +132,7 @@ fn watch_prints_lines_and_reports_an_outage_and_its_end() {
 
 #[test]
 fn it_ends_when_nobody_reads_it() {
-    let site = Site::new();
+    let site = Site::used();
     // Nothing more happens after the two lines, so no write finds out that the reader is gone.
     let done = bash(&site, "leasehold watch | head -2; echo ${PIPESTATUS[0]}");
     let done = done.out_has(&["all locks that existed before have been read"]);

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Instant;
 
-use leasehold_core::{Claim, Holder, Request, Stamp, Ttl};
+use leasehold_core::{BreakNote, Claim, Fence, Holder, Request, Stamp, Ttl};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -72,6 +72,39 @@ fn a_writer(store: &FileStore) -> Connection {
     other.busy_timeout(Duration::from_secs(10)).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     other
+}
+
+/// Regression: a look, a release and a break created the file and its directory.
+#[tokio::test]
+async fn only_what_acquires_creates_the_file_and_to_all_else_a_missing_one_is_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new/leases.db");
+    let store = FileStore::at(&path, Arc::new(StoppedClock));
+    let (attempt, key) = (attempt("a", 1), Key::new("a").unwrap());
+    let lease = LeaseBreak::new(Fence::new(1).unwrap(), BreakNote::default());
+    for _ in 0..2 {
+        store.open().await.unwrap();
+        assert!(store.inspect(&key).await.unwrap().holders.is_empty());
+        assert!(store.list(b"").await.unwrap().is_empty() && store.list_marks(b"").await.unwrap().is_empty());
+        assert_eq!(store.marked(&key).await.unwrap().mark, None);
+        assert_eq!((store.forget(&key).await, store.last_break(&key).await), (Ok(None), Ok(None)));
+        assert!(store.list_breaks(b"").await.unwrap().is_empty());
+        assert_eq!(store.break_lease(&key, &lease).await, Ok(BreakAnswer::NotHeld { held_by: None }));
+        store.release(&attempt).await.unwrap();
+        assert!(!directory.path().join("new").exists());
+        store.grant(&attempt, WaitMode::Try).await.unwrap();
+        assert_eq!(store.list(b"").await.unwrap().len(), 1);
+        std::fs::remove_dir_all(directory.path().join("new")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_missing_file_that_could_not_be_created_is_a_fault_of_a_look() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("file"), "").unwrap();
+    let store = FileStore::at(directory.path().join("file/leases.db"), Arc::new(StoppedClock));
+    assert!(store.open().await.unwrap_err().is_lasting());
+    assert!(store.list(b"").await.unwrap_err().is_lasting());
 }
 
 #[tokio::test]

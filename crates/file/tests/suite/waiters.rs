@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use leasehold_core::{FaultKind, GrantAnswer, ProcessStore as _, Store, WaitMode};
 use leasehold_file::FileStore;
@@ -77,10 +77,10 @@ async fn nothing_is_opened_before_the_first_request_and_the_thread_ends_with_the
     assert_eq!(store.name(), format!("file:{}", file.display()));
     assert!(!file.exists());
     store.open().await.unwrap();
-    assert!(file.exists());
+    assert!(!file.exists(), "the first grant creates it");
     let granted = store.grant(&attempt(1, &["a"], 60_000), WaitMode::Try).await;
     assert!(matches!(granted, Ok(GrantAnswer::Granted { .. })), "{granted:?}");
-    assert!(file.with_extension("db-shm").exists());
+    assert!(file.exists() && file.with_extension("db-shm").exists());
     drop(store);
     // SQLite takes -shm away when the last connection is closed, which the thread does as it ends.
     timeout(Duration::from_secs(5), async {
@@ -90,4 +90,19 @@ async fn nothing_is_opened_before_the_first_request_and_the_thread_ends_with_the
     })
     .await
     .unwrap();
+}
+
+/// Otherwise it would find out only at its next question, seconds later.
+#[tokio::test]
+async fn a_waiter_whose_file_and_session_were_removed_asks_again_at_once() {
+    let (directory, store) = a_store();
+    let [holds, waits] = [1, 2].map(|who| attempt(who, &["a"], 60_000));
+    store.grant(&holds, WaitMode::Try).await.unwrap();
+    let answer = store.grant(&waits, WaitMode::Wait { queue_limit: None }).await.unwrap();
+    assert!(!matches!(answer, GrantAnswer::Granted { .. }), "{answer:?}");
+    for name in ["leases.db", "leases.db-wal", "leases.db-shm"] {
+        fs::remove_file(directory.path().join(name)).unwrap();
+    }
+    fs::remove_dir_all(directory.path().join("leases.db-peers")).unwrap();
+    timeout(Duration::from_secs(30), store.woken(&waits)).await.expect("it asks again");
 }
