@@ -153,7 +153,9 @@ impl Ledger {
         if self.is_mortal && requests.iter().any(needs_session) {
             self.enter()?;
         }
-        let needs_file = |it: &Request| needs_session(it) || matches!(it, Request::Mark { .. });
+        // A member of a quorum says that it may have forgotten leases, which an empty file cannot.
+        let needs_file =
+            |it: &Request| needs_session(it) || it.proposal().is_some() || matches!(it, Request::Mark { .. });
         let if_missing =
             if requests.iter().any(needs_file) { IfMissing::Create } else { IfMissing::FindNothing };
         self.attempt(begin_for(requests), patience, if_missing, |connection, inputs| {

@@ -1061,6 +1061,23 @@ pub(super) const BUGS: &[Bug] = &[
         to: "    if path.is_empty() {",
         tests: &[(Run, "environment::a_relative_file_is_refused_and_nothing_is_made")],
     },
+    Bug {
+        name: "a parameter of a file's URL is taken for a part of its name",
+        file: "crates/file/src/url.rs",
+        from: "    if path.contains('?') {",
+        to: "    if path.is_empty() {",
+        tests: &[(File, "url::tests::a_parameter_is_refused")],
+    },
+    Bug {
+        name: "a look at a file that is not there creates it",
+        file: "crates/file/src/ledger.rs",
+        from: "        let done = self.attempt(begin, Patience::Waits, IfMissing::FindNothing, work);",
+        to: "        let done = self.attempt(begin, Patience::Waits, IfMissing::Create, work);",
+        tests: &[(
+            File,
+            "store::tests::only_what_acquires_creates_the_file_and_to_all_else_a_missing_one_is_empty",
+        )],
+    },
     // Permanent refusals.
     Bug {
         name: "a wrong type next to a key counts as no answer",

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Instant;
 
-use leasehold_core::{BreakNote, Claim, Fence, Holder, Request, Stamp, Ttl};
+use leasehold_core::{BreakNote, Claim, Fence, Holder, Proposal, Request, Stamp, Ttl};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -96,6 +96,17 @@ async fn only_what_acquires_creates_the_file_and_to_all_else_a_missing_one_is_em
         assert_eq!(store.list(b"").await.unwrap().len(), 1);
         std::fs::remove_dir_all(directory.path().join("new")).unwrap();
     }
+}
+
+/// An empty file in memory would not know when it was made.
+#[tokio::test]
+async fn a_member_whose_file_is_missing_abstains_from_a_transfer() {
+    let (_directory, store) = a_store();
+    let proposal = Proposal { fence: Fence::new(1).unwrap(), max_ttl: Ttl::DEFAULT };
+    let attempt = attempt("a", 1).at_member(Holder::from_bits(1), proposal);
+    let successor = Successor { holder: Holder::from_bits(2), label: None };
+    let fault = store.transfer(&attempt, &successor).await.unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Quarantined, "{fault}");
 }
 
 #[tokio::test]
