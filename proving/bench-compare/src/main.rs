@@ -23,7 +23,7 @@ struct Words {
     /// Print a line of JSON for each figure
     #[arg(long)]
     json: bool,
-    /// Write docs/peers.md and its plots from the figures
+    /// Write docs/peers.md from the figures
     #[arg(long, conflicts_with_all = ["short", "competitors"])]
     write: bool,
     /// The server that the locks are on; without it, Redis 7.0, and then PostgreSQL

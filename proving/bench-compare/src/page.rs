@@ -7,9 +7,6 @@ use std::path::Path;
 use bench::backend::Backend;
 use bench::figure::{Figure, shown};
 use bench::machine::Machine;
-use bench::page::{draw, shown_on_a_page};
-use bench::pictures::{Picture, by_count, measured};
-use bench::plot::{Curve, bars, curves};
 use competitor::AnyError;
 
 use crate::competitors::{ALL, Competitor, Waits};
@@ -54,29 +51,11 @@ const TABLES: [(&str, &str, &str, &[Column]); 2] = [
     (hand_off::NAME, "From one holder to the next", hand_off::METHOD, &HAND_OFF),
 ];
 
-/// The plots of the page.
-const PICTURES: [Picture; 2] = [
-    Picture {
-        file: "peers-throughput.svg",
-        workload: uncontended::NAME,
-        shows: "Thousands of cycles a second by the number of tasks, of each library",
-        draw: throughput,
-    },
-    Picture {
-        file: "peers-hand-off.svg",
-        workload: hand_off::NAME,
-        shows: "The median time from a release to the next holder, of each library",
-        draw: gaps,
-    },
-];
-
 pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), AnyError> {
-    let (on_server, _) = by_place(figures);
-    let drawn = draw(docs, &PICTURES, &on_server)?;
-    Ok(fs::write(docs.join("peers.md"), page(figures, &drawn, &Machine::this()))?)
+    Ok(fs::write(docs.join("peers.md"), page(figures, &Machine::this()))?)
 }
 
-fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
+fn page(figures: &[Figure], machine: &Machine) -> String {
     let mut text = String::from(HEAD);
     let (on_server, on_database) = by_place(figures);
     let _ = writeln!(text, "{machine} The server was {}.\n", backend_of(&on_server));
@@ -84,9 +63,6 @@ fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
     text += &losses(&[("", &on_server), (", PostgreSQL", &on_database)]);
     for (workload, title, method, columns) in TABLES {
         let _ = writeln!(text, "## {title}\n\n{method}\n");
-        for picture in pictures.iter().filter(|picture| picture.workload == workload) {
-            text += &shown_on_a_page(picture);
-        }
         text += &table(&on_server, workload, columns);
         if !on_database.is_empty() {
             text += "On PostgreSQL. Advisory locks have no lease and no fence, and write nothing; ours is a row \
@@ -206,24 +182,6 @@ fn cell(figure: &Figure) -> String {
     shown(figure.value) + &spread.unwrap_or_default()
 }
 
-fn throughput(figures: &[Figure]) -> Result<Option<String>, AnyError> {
-    let backend = backend_of(figures);
-    let all = ALL.map(|who| Curve {
-        name: who.name().to_owned(),
-        points: by_count(figures, [uncontended::NAME, backend, who.name()]),
-    });
-    curves("tasks on one client", "thousands of cycles a second", &measured(all))
-}
-
-fn gaps(figures: &[Figure]) -> Result<Option<String>, AnyError> {
-    let of = |who: Competitor| {
-        let figure = find(figures, hand_off::NAME, &HAND_OFF[0], who)?;
-        Some((who.name().to_owned(), figure.value))
-    };
-    let all: Vec<_> = ALL.into_iter().filter_map(of).collect();
-    bars("median from release to the next holder, µs", &all)
-}
-
 const HEAD: &str = "\
 # How fast other lock libraries are
 
@@ -281,7 +239,7 @@ mod tests {
 
     fn a_page() -> String {
         let machine = Machine { processor: "Abacus 9000".into(), threads: 2, kernel: "6.1".into() };
-        page(&figures(), &PICTURES, &machine)
+        page(&figures(), &machine)
     }
 
     #[test]
@@ -293,13 +251,7 @@ mod tests {
         assert!(lost.contains("contention, PostgreSQL | 1 task, k/s | sqlx | 6.50 | 5.00 |"), "{lost}");
         // Regression: a library was ahead with 1.000, where ours was 1.000 too.
         assert!(!lost.contains("gap p50") && !lost.contains("distributed-lock"), "{lost}");
-        for row in [
-            "](plots/peers-hand-off.svg)",
-            "| rslock | 90000 |",
-            "| leasehold | 150 |",
-            "≥ 0.88 | met |",
-            "≤ 1 | MISSED |",
-        ] {
+        for row in ["| rslock | 90000 |", "| leasehold | 150 |", "≥ 0.88 | met |", "≤ 1 | MISSED |"] {
             assert!(rest.contains(row), "no {row} in {rest}");
         }
     }
@@ -309,14 +261,5 @@ mod tests {
         let page = a_page();
         assert!(page.contains("| rslock | 0.10.0 | Rust | asks again after a while |"), "{page}");
         assert!(page.contains("is refused at once") && !page.contains("| pottery"), "{page}");
-    }
-
-    #[test]
-    fn both_pictures_are_drawn_of_figures() {
-        for picture in PICTURES {
-            let svg = (picture.draw)(&figures()).unwrap().unwrap();
-            assert!(svg.contains("leasehold") && svg.contains("rslock"), "{svg}");
-            assert!((picture.draw)(&[]).unwrap().is_none());
-        }
     }
 }

@@ -20,8 +20,6 @@ pub mod machine;
 pub mod order;
 pub mod page;
 pub mod path;
-pub mod pictures;
-pub mod plot;
 pub mod sample;
 pub mod settings;
 pub mod sizing;

@@ -26,7 +26,7 @@ struct Words {
     /// Print a line of JSON for each figure
     #[arg(long)]
     json: bool,
-    /// Write docs/performance.md with its plots, and docs/sizing.md, from the figures
+    /// Write docs/performance.md, docs/figures.md and docs/sizing.md from the figures
     #[arg(long, conflicts_with_all = ["short", "on", "workloads"])]
     write: bool,
     /// Measure nothing; write the same pages from the output of earlier runs with --json, where the

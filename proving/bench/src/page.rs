@@ -1,4 +1,4 @@
-//! The results for people: a table, and the page docs/performance.md.
+//! The results for people: a table, and the pages docs/performance.md and docs/figures.md.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,6 @@ use std::{env, fs};
 use crate::AnyError;
 use crate::figure::{Figure, shown};
 use crate::machine::Machine;
-use crate::pictures::{self, Picture};
 use crate::targets::{NOT_YET, NotYet, TARGETS};
 use crate::workloads::ALL;
 
@@ -38,25 +37,6 @@ fn cells(figure: &Figure) -> [String; 4] {
     [value, spread, figure.target.clone().unwrap_or_default(), met.to_owned()]
 }
 
-/// Draws a page's plots into docs/plots. Returns those for which there were figures.
-pub fn draw(docs: &Path, pictures: &[Picture], figures: &[Figure]) -> Result<Vec<Picture>, AnyError> {
-    let plots = docs.join("plots");
-    fs::create_dir_all(&plots)?;
-    let mut drawn = Vec::new();
-    for picture in pictures {
-        if let Some(svg) = (picture.draw)(figures)? {
-            fs::write(plots.join(picture.file), svg)?;
-            drawn.push(*picture);
-        }
-    }
-    Ok(drawn)
-}
-
-/// The Markdown that shows a plot.
-pub fn shown_on_a_page(picture: &Picture) -> String {
-    format!("![{}](plots/{})\n\n", picture.shows, picture.file)
-}
-
 /// The docs of the tree in which this was built, unless cargo runs it in a tree that was moved.
 pub fn docs() -> PathBuf {
     let built =
@@ -64,11 +44,11 @@ pub fn docs() -> PathBuf {
     built.join("../../docs")
 }
 
-/// Writes the page, the page of all figures, and the plots into `docs`.
+/// Writes the page and the page of all figures into `docs`.
 pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), AnyError> {
-    let (drawn, machine) = (draw(docs, &pictures::ALL, figures)?, Machine::this());
+    let machine = Machine::this();
     fs::write(docs.join("performance.md"), page(figures, &machine))?;
-    Ok(fs::write(docs.join("figures.md"), every_figure(figures, &drawn, &machine))?)
+    Ok(fs::write(docs.join("figures.md"), every_figure(figures, &machine))?)
 }
 
 /// A row of the summary: its text, and the workload, measure and case of its figures.
@@ -148,7 +128,7 @@ pub fn page(figures: &[Figure], machine: &Machine) -> String {
 }
 
 /// The page with every figure, one section for each workload.
-pub fn every_figure(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
+pub fn every_figure(figures: &[Figure], machine: &Machine) -> String {
     let mut text = format!("{HEAD_OF_FIGURES}{machine}\n\n");
     for workload in &ALL {
         let of: Vec<_> = figures.iter().filter(|figure| figure.parts()[0] == workload.name).collect();
@@ -156,9 +136,6 @@ pub fn every_figure(figures: &[Figure], pictures: &[Picture], machine: &Machine)
             continue;
         }
         let _ = writeln!(text, "## {}\n\n{}\n", workload.title, workload.method);
-        for picture in pictures.iter().filter(|picture| picture.workload == workload.name) {
-            text += &shown_on_a_page(picture);
-        }
         text += "| where | case | measure | median | quartiles | target |\n|---|---|---|---|---|---|\n";
         let mut above = ("", "");
         for figure in of {
@@ -265,13 +242,12 @@ mod tests {
 
     #[test]
     fn each_figure_is_under_its_workload() {
-        let page = every_figure(&figures(), &pictures::ALL, &machine());
+        let page = every_figure(&figures(), &machine());
         let own = "| valkey-9.1 | 16 tasks | again ÷ bare pair | 0.500 | 0.400–0.600 | ≥ 0.95 MISSED |";
         let met = "| valkey-9.1 | 9 guards | bytes per guard | 300 B |  | ≤ 512 met |";
-        let plot = "](plots/throughput.svg)";
         has_in_order(
             &page,
-            &["## Acquiring and releasing", plot, own, "| again | 123 k/s |", "## Many locks held", met],
+            &["## Acquiring and releasing", own, "| again | 123 k/s |", "## Many locks held", met],
         );
         assert!(!page.contains("## From one holder"), "a workload without figures has no heading");
     }

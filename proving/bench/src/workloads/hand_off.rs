@@ -5,7 +5,6 @@ use crate::AnyError;
 use crate::backend::OpenStore;
 use crate::bare::{self, Bare};
 use crate::figure::Figures;
-use crate::pictures::QUANTILES;
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::workers::{Race, Workers};
@@ -24,6 +23,9 @@ holder.",
 };
 
 const PROCESSES: usize = 8;
+
+/// The quantiles of a gap that are figures, in per cent.
+const QUANTILES: [u32; 7] = [10, 25, 50, 75, 90, 95, 99];
 
 /// A way in which processes use the key.
 struct Use {
