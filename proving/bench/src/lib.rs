@@ -22,7 +22,6 @@ pub mod page;
 pub mod path;
 pub mod sample;
 pub mod settings;
-pub mod sizing;
 pub mod tap;
 pub mod targets;
 pub mod transactions;

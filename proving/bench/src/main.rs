@@ -1,16 +1,13 @@
 //! `bench`: runs the benchmarks, and prints the results.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bench::AnyError;
 use bench::backend::{self, Backend};
-use bench::figure::{self, Figure, Figures, Telling};
-use bench::machine::Machine;
+use bench::figure::{self, Figures, Telling};
 use bench::page::{self, docs, table};
 use bench::settings::Settings;
-use bench::sizing;
 use bench::workloads::ALL;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
@@ -26,7 +23,7 @@ struct Words {
     /// Print a line of JSON for each figure
     #[arg(long)]
     json: bool,
-    /// Write docs/performance.md, docs/figures.md and docs/sizing.md from the figures
+    /// Write docs/performance.md and docs/figures.md from the figures
     #[arg(long, conflicts_with_all = ["short", "on", "workloads"])]
     write: bool,
     /// Measure nothing; write the same pages from the output of earlier runs with --json, where the
@@ -46,7 +43,7 @@ fn main() -> ExitCode {
     bench::path::walk_if_told_to(None);
     let words = Words::parse();
     if !words.pages.is_empty() {
-        let written = figure::told(&words.pages).and_then(|figures| write_pages(&figures));
+        let written = figure::told(&words.pages).and_then(|figures| page::write(&docs(), &figures));
         return if written.inspect_err(complain).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let chosen = ALL.iter().filter(|workload| wanted(&words.workloads, workload.name));
@@ -67,7 +64,7 @@ fn main() -> ExitCode {
     if broken {
         return ExitCode::FAILURE;
     }
-    if words.write && write_pages(figures.all()).inspect_err(complain).is_err() {
+    if words.write && page::write(&docs(), figures.all()).inspect_err(complain).is_err() {
         return ExitCode::FAILURE;
     }
     // A missed time is printed; a missed count is a failure. Only the short form is a test.
@@ -81,14 +78,6 @@ fn main() -> ExitCode {
 
 fn complain(why: &AnyError) {
     eprintln!("bench: no pages: {why}");
-}
-
-fn write_pages(figures: &[Figure]) -> Result<(), AnyError> {
-    page::write(&docs(), figures)?;
-    if let Some(sizing) = sizing::page(figures, &Machine::this()) {
-        fs::write(docs().join("sizing.md"), sizing)?;
-    }
-    Ok(())
 }
 
 /// True if `name` is among `names`, or no name was given.
