@@ -29,21 +29,6 @@ fn a_server_of_each_flavor_answers_and_says_its_version() {
 }
 
 #[test]
-fn a_server_names_its_keys_and_says_how_often_a_command_was_called() {
-    let server = Server::start(Flavor::Redis70);
-    assert_eq!(server.keys("*"), [""; 0]);
-    for key in ["b", "a", "other"] {
-        server.text(&["SET", key, ""]);
-    }
-    server.text(&["EVAL", "redis.call('SET', 'c', '')", "0"]);
-    assert_eq!(server.keys("?"), ["a", "b", "c"]);
-    assert_eq!((server.calls("set"), server.calls("get")), (4, 0), "also by scripts");
-    let first = server.run_id();
-    server.restart();
-    assert_ne!(server.run_id(), first);
-}
-
-#[test]
 fn every_kind_of_reply_is_read() {
     let server = Server::start(Flavor::Redis62);
     assert_eq!(server.text(&["SET", "k", ""]), ok());
@@ -67,54 +52,6 @@ fn every_kind_of_reply_is_read() {
 }
 
 #[test]
-fn a_restarted_server_has_the_same_port_and_only_what_it_wrote_down() {
-    for flavor in Flavor::ALL {
-        let forgetful = Server::start(flavor);
-        let lasting = Server::setup(flavor).append_only().start();
-        for server in [&forgetful, &lasting] {
-            assert_eq!(server.text(&["SET", "k", "v"]), ok());
-            let (port, pid) = (server.port(), server.pid());
-            server.restart();
-            assert_eq!(server.port(), port);
-            assert_ne!(server.pid(), pid);
-        }
-        assert_eq!(forgetful.text(&["GET", "k"]), Reply::Bulk(None), "{flavor}");
-        assert_eq!(lasting.text(&["GET", "k"]).as_text(), Some("v"), "{flavor}");
-    }
-}
-
-#[test]
-fn a_killed_server_is_gone_at_once_and_comes_back_with_its_append_only_file() {
-    for flavor in Flavor::ALL {
-        let server = Server::setup(flavor).append_only().start();
-        let mut connection = server.connect().unwrap();
-        assert_eq!(connection.text(&["SET", "k", "v"]).unwrap(), ok());
-        server.kill_9();
-        assert!(connection.text(&["PING"]).is_err(), "{flavor} lives");
-        assert!(server.connect().is_err(), "{flavor} listens");
-        server.restart();
-        assert_eq!(server.text(&["GET", "k"]).as_text(), Some("v"), "{flavor}");
-    }
-}
-
-#[test]
-fn a_stopped_server_answers_when_it_goes_on() {
-    for flavor in Flavor::ALL {
-        let server = Server::start(flavor);
-        let mut connection = server.connect().unwrap();
-        server.stop();
-        connection.send(&[b"PING"]).unwrap();
-        let waiting = thread::spawn(move || (connection.receive().unwrap(), Instant::now()));
-        thread::sleep(Duration::from_millis(200));
-        let went_on = Instant::now();
-        server.cont();
-        let (reply, answered) = waiting.join().unwrap();
-        assert_eq!(reply.as_text(), Some("PONG"));
-        assert!(answered >= went_on, "{flavor} answered although it was stopped");
-    }
-}
-
-#[test]
 fn a_stopped_server_can_be_restarted_and_dropped() {
     let server = Server::start(Flavor::Valkey91);
     server.stop();
@@ -124,29 +61,6 @@ fn a_stopped_server_can_be_restarted_and_dropped() {
     let port = server.port();
     drop(server);
     assert!(Connection::open(port).is_err());
-}
-
-#[test]
-fn a_password_and_an_acl_are_in_force_from_the_start() {
-    for flavor in Flavor::ALL {
-        let server = Server::setup(flavor)
-            .password("open sesame")
-            .acl_user("reader", "on >letmein ~invoice:* +get")
-            .arg("--maxmemory", "64mb")
-            .start();
-        assert_eq!(server.text(&["CONFIG", "GET", "maxmemory"]), {
-            let text = |text: &str| Reply::Bulk(Some(text.into()));
-            Reply::Array(Some(vec![text("maxmemory"), text("67108864")]))
-        });
-
-        let mut stranger = Connection::open(server.port()).unwrap();
-        assert!(matches!(stranger.text(&["PING"]), Ok(Reply::Error(why)) if why.starts_with("NOAUTH")));
-        assert_eq!(stranger.text(&["AUTH", "reader", "letmein"]).unwrap(), ok());
-        assert_eq!(stranger.text(&["GET", "invoice:42"]).unwrap(), Reply::Bulk(None));
-        assert!(
-            matches!(stranger.text(&["GET", "other"]), Ok(Reply::Error(why)) if why.starts_with("NOPERM"))
-        );
-    }
 }
 
 #[test]
