@@ -2,6 +2,7 @@
 //! answers, clocks that stand still or jump to the end of time, holders that last forever.
 
 use std::{
+    mem,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -126,6 +127,7 @@ fn an_acquisition_ignores_unrequested_answers() {
         let mut now = Instant::from_nanos(0);
         let drift = Drift::BETWEEN_MACHINES;
         let mut machine = Acquire::new(now, ttl, drift, Patience::new(within, outage_limit), seed);
+        let limit = within.filter(|within| !within.is_zero()).map(|within| now + within);
         let (mut sent, mut handed, mut over): (_, _, Option<Outcome>) = (Vec::new(), Vec::new(), None);
         for (event, later) in events {
             now = after(now, later);
@@ -151,7 +153,8 @@ fn an_acquisition_ignores_unrequested_answers() {
             }
             match machine.next(now) {
                 Step::WaitUntil(until) => {
-                    holds(until > now, || format!("it waits for {until:?} at {now:?}"))?;
+                    let in_time = until > now && limit.is_none_or(|limit| until <= limit);
+                    holds(in_time, || format!("it waits for {until:?} at {now:?}, and may until {limit:?}"))?;
                 }
                 Step::Ask => holds(over.is_none(), || "it asks although it is over".into())?,
                 Step::Done(outcome) => {
@@ -164,7 +167,7 @@ fn an_acquisition_ignores_unrequested_answers() {
                             .iter()
                             .map(|(since, lasts)| Lease::counted_from(*since, *lasts, drift).end());
                         let most = if by_push.is_some() { told.max() } else { asked };
-                        holds(most.is_some_and(|most| lease.end() <= most), || {
+                        holds(lease.is_held(now) && most.is_some_and(|most| lease.end() <= most), || {
                             format!("believed too long: {lease:?}")
                         })?;
                     }
@@ -322,21 +325,35 @@ fn a_round_grants_only_what_a_majority_answered() {
     });
 }
 
+/// While each member answers once at most, a decision is final; it has come once all have answered.
 #[test]
 fn a_ballot_is_done_only_by_a_majority() {
     let answers = vec((0..8_usize, prop::option::of(hold_answer())), 0..40);
     hunt(4_000, (1..7_usize, answers), |(members, answers)| {
         let mut ballot = Ballot::new(members);
-        let mut done = vec![false; members];
+        let (mut done, mut answered) = (vec![false; members], vec![false; members]);
+        let (mut once, mut decided) = (true, None);
         for (member, answer) in answers {
             if let Some(it) = done.get_mut(member) {
                 *it |= answer == Some(HoldAnswer::Done);
             }
             ballot.handle(member, answer.ok_or_else(|| fault(false)));
-            let by = done.iter().filter(|it| **it).count();
-            if ballot.vote() == Vote::Done {
+            let (by, vote) = (done.iter().filter(|it| **it).count(), ballot.vote());
+            if vote == Vote::Done {
                 holds(by >= majority_of(members), || format!("done by {by} of {members}"))?;
             }
+            once &= !answered.get_mut(member).is_some_and(|it| mem::replace(it, true));
+            if !once {
+                continue;
+            }
+            let now = mem::discriminant(&vote);
+            holds(decided.is_none_or(|before| before == now), || format!("{decided:?} became {vote:?}"))?;
+            let all = answered.iter().all(|it| *it);
+            holds(!all || vote != Vote::Open, || "all have answered".into())?;
+            holds(vote == Vote::Done || by < majority_of(members), || {
+                format!("{by} have done it: {vote:?}")
+            })?;
+            decided = (vote != Vote::Open).then_some(now).or(decided);
         }
         Ok(())
     });

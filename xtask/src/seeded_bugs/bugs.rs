@@ -163,10 +163,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/quorum.rs",
         from: "is_in_use && self.request",
         to: "let _ = is_in_use; self.request",
-        tests: &[
-            (Core, "quorum::tests::a_late_answer_from_a_queue_that_was_left_does_not_count"),
-            (Quorum, "odd_members::obstacles::a_grant_from_a_queue_that_was_left_does_not_count"),
-        ],
+        tests: &[(Quorum, "odd_members::obstacles::a_grant_from_a_queue_that_was_left_does_not_count")],
     },
     Bug {
         name: "a member gives two readers the same fence",
@@ -385,10 +382,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/batch_queue.rs",
         from: "if !request.is_wanted() || !serves(&request) {",
         to: "if !serves(&request) {",
-        tests: &[
-            (Core, "batch_queue::tests::a_request_that_is_dropped_before_it_left_is_not_sent"),
-            (Store, "batches::a_request_that_is_dropped_while_it_waits_for_others_is_never_sent"),
-        ],
+        tests: &[(Store, "batches::a_request_that_is_dropped_while_it_waits_for_others_is_never_sent")],
     },
     Bug {
         name: "a renewal is tried in a batch although others wait for the key",

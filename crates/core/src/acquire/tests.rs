@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::*;
 use crate::{Holder, Owner, QueuePosition, Ticket};
 
@@ -101,14 +99,6 @@ fn a_grant_that_arrives_after_its_lease_ended_is_requested_again() {
 }
 
 #[test]
-fn a_try_asks_once_and_names_the_holder() {
-    let mut machine = acquire(Some(Duration::ZERO));
-    ask(&mut machine, START, busy(SECOND));
-    let outcome = Err(NotGranted::Busy { held_by: Some(held_for(SECOND)), before: None });
-    assert_eq!(machine.next(START + SECOND), Step::Done(outcome));
-}
-
-#[test]
 fn a_request_with_a_number_of_retries_ends_after_so_many_refusals() {
     for retries in [0, 1, 3] {
         let machine = with_retries(Some(60 * SECOND), retries);
@@ -181,14 +171,6 @@ fn a_store_that_finds_every_request_too_late_is_not_asked_without_a_pause() {
 }
 
 #[test]
-fn a_lasting_fault_is_not_waited_for() {
-    let mut machine = acquire(None);
-    let fault = Fault::lasting("s", "wrong password");
-    fail(&mut machine, START, fault.clone());
-    assert_eq!(machine.next(START), Step::Done(Err(NotGranted::Refused(fault))));
-}
-
-#[test]
 fn a_wake_up_ends_the_rest_but_not_an_ask_under_way() {
     let mut machine = acquire(None);
     let soon = START + Duration::from_millis(1);
@@ -226,26 +208,6 @@ fn queued(before: u64) -> GrantAnswer {
 fn handed(since: Instant) -> Wake {
     let lasts = Ttl::new(2 * SECOND).unwrap();
     Wake::Granted { fence: Fence::new(6).unwrap(), since, lasts }
-}
-
-#[test]
-fn a_queued_waiter_does_not_ask_until_it_is_notified() {
-    let mut machine = acquire(None);
-    ask(&mut machine, START, queued(3));
-    let later = START + 3600 * SECOND;
-    assert_eq!(machine.next(later), Step::WaitUntil(Instant::from_nanos(u64::MAX)));
-    assert_eq!(machine.before(), Some(3));
-    machine.handle_wake(later, Wake::AskAgain);
-    assert_eq!(machine.next(later), Step::Ask);
-}
-
-#[test]
-fn a_waiter_gives_up_at_its_deadline_and_reports_its_position() {
-    let mut machine = acquire(Some(5 * SECOND));
-    ask(&mut machine, START, queued(3));
-    assert_eq!(machine.next(START + SECOND), Step::WaitUntil(START + 5 * SECOND));
-    let outcome = Err(NotGranted::Busy { held_by: Some(held_for(SECOND)), before: Some(3) });
-    assert_eq!(machine.next(START + 5 * SECOND), Step::Done(outcome));
 }
 
 /// Regression: a waiter that was stopped during a request, or during an outage, for longer than the
@@ -324,57 +286,6 @@ fn a_full_queue_differs_from_one_that_is_being_cleared() {
     ask(&mut machine, START + SECOND + Duration::from_millis(1), full);
     let outcome = Err(NotGranted::QueueFull { held_by: held_for(SECOND), length: 7 });
     assert_eq!(machine.next(START + SECOND), Step::Done(outcome));
-}
-
-proptest! {
-    /// Whatever happens, and whenever, the machine ends in time, never waits for the past, and
-    /// never relies on an ended lease.
-    #[test]
-    fn the_machine_ends_in_time_after_any_events(
-        within in prop::option::of(0..5_000u64),
-        seed: u64,
-        events in prop::collection::vec((0..7u8, 0..12_000u64), 1..80),
-    ) {
-        let within = within.map(Duration::from_millis);
-        let mut machine = Acquire::new(START, ttl(), Drift::NONE, Patience::new(within, 10 * SECOND), seed);
-        let (mut now, mut sent) = (START, START);
-        for (kind, late) in events {
-            match machine.next(now) {
-                Step::Ask => {
-                    prop_assert!(within.is_none_or(|w| w.is_zero() || now < START + w));
-                    sent = now;
-                    machine.handle_sent(now);
-                }
-                Step::WaitUntil(until) => {
-                    prop_assert!(until > now);
-                    prop_assert!(within.is_none_or(|w| w.is_zero() || until <= START + w));
-                    let answered = now + Duration::from_millis(late);
-                    if answered >= until {
-                        now = until;
-                        continue;
-                    }
-                    now = answered;
-                    match kind {
-                        0 => machine.handle_answer(now, granted()),
-                        1 => machine.handle_answer(now, busy(Duration::from_millis(late))),
-                        2 => machine.handle_answer(now, GrantAnswer::TooLate { now: crate::Stamp::from_micros(0) }),
-                        3 => machine.handle_fault(now, passing()),
-                        4 => machine.handle_answer(now, queued(late)),
-                        5 => machine.handle_wake(now, handed(sent)),
-                        _ => machine.handle_wake(now, Wake::AskAgain),
-                    }
-                }
-                Step::Done(outcome) => {
-                    if let Ok(Granted { lease, handed, .. }) = outcome {
-                        prop_assert!(lease.is_held(now));
-                        let lasts = handed.map_or(ttl(), |handed| handed.lasts);
-                        prop_assert_eq!(lease, Lease::counted_from(sent, lasts, Drift::NONE));
-                    }
-                    break;
-                }
-            }
-        }
-    }
 }
 
 /// Regression: the first lock of a new quorum failed at the outage limit, after ten seconds, before

@@ -1,6 +1,5 @@
 mod breaking;
 mod downgrade;
-mod histories;
 mod holding;
 mod marks;
 mod member;

@@ -279,18 +279,6 @@ async fn what_follows_from_one_answer_is_sent_before_the_next_answer_is_handled(
 }
 
 #[tokio::test]
-async fn a_request_that_is_dropped_before_it_left_is_not_sent() {
-    let connection = Connection::default();
-    connection.asks("a", 0, LIMIT).await;
-    connection.asks("b", 1, LIMIT).await;
-    let dropped = connection.ask("dropped", 2, LIMIT);
-    connection.asks("c", 3, LIMIT).await;
-    drop(dropped);
-    connection.answer(0).await;
-    assert_eq!(connection.sent()[2..], [["c"]]);
-}
-
-#[tokio::test]
 async fn a_caller_that_is_dropped_makes_way_for_the_next() {
     let connection = Connection::default();
     let mut alone = Box::pin(connection.ask("a", 0, LIMIT));
@@ -310,19 +298,6 @@ async fn a_caller_that_was_not_polled_yet_is_sent_first() {
     connection.asks("b", 0, LIMIT).await;
     assert_eq!(connection.sent(), [["a"], ["b"]]);
     drop(idle);
-}
-
-/// The task reads the answer of a caller that is not polled.
-#[tokio::test]
-async fn a_caller_that_is_not_polled_holds_up_nobody() {
-    let connection = Connection::default();
-    let mut idle = Box::pin(connection.ask("a", 0, LIMIT));
-    assert!(std::future::poll_fn(|context| Poll::Ready(idle.as_mut().poll(context).is_pending())).await);
-    connection.asks("b", 1, LIMIT).await;
-    connection.asks("c", 2, LIMIT).await;
-    connection.answer(0).await;
-    assert_eq!(connection.sent(), [["a"], ["b"], ["c"]]);
-    assert_eq!(idle.await, Ok("a"));
 }
 
 #[tokio::test]

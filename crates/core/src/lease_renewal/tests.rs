@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::*;
 use crate::{Holder, HolderInfo, Key, Owner};
 
@@ -183,13 +181,6 @@ fn a_longest_hold_is_kept_to_the_instant_and_the_last_renewal_asks_for_no_more()
 }
 
 #[test]
-fn without_renewal_a_lease_lasts_one_ttl() {
-    let mut machine = renewing(Renewal::Off);
-    assert_eq!(machine.next(START + 8 * SECOND), RenewalStep::WaitUntil(START + 9 * SECOND));
-    assert_eq!(machine.next(START + 9 * SECOND), RenewalStep::Lost(Loss::Expired { fault: None }));
-}
-
-#[test]
 fn a_renewal_of_ones_own_lengthens_the_lease_and_never_shortens_it() {
     let mut machine = renewing(Renewal::Off);
     let (short, long) = (Ttl::new(SECOND).unwrap(), Ttl::new(20 * SECOND).unwrap());
@@ -364,47 +355,6 @@ fn an_answer_to_a_lease_that_is_lost_makes_it_no_longer() {
     machine.handle_close("bye".into());
     machine.handle_own_renewal(START + SECOND, START + SECOND, ttl(), HoldAnswer::Done);
     assert_eq!(machine.lease().end(), START + 9 * SECOND);
-}
-
-proptest! {
-    /// Compares the lease with the simplest record of it: the sending time of the last answered
-    /// request plus the TTL.
-    #[test]
-    fn a_lease_is_never_valid_longer_than_its_last_answered_renewal(
-        events in prop::collection::vec((0..4u8, 0..4_000u64), 1..100),
-    ) {
-        let mut machine = renewing(Renewal::Automatic);
-        let (mut now, mut end, mut sent) = (START, START + 9 * SECOND, None);
-        for (kind, late) in events {
-            now = now + Duration::from_millis(late);
-            match (machine.next(now), kind) {
-                (RenewalStep::Lost(_), _) => {
-                    prop_assert!(now >= end);
-                    break;
-                }
-                (_, _) if now >= end => prop_assert!(false, "believed past its end"),
-                (RenewalStep::Renew(ttl), _) => {
-                    prop_assert!(sent.is_none());
-                    machine.handle_sent(now, ttl);
-                    sent = Some(now);
-                }
-                (RenewalStep::WaitUntil(until), 0) => {
-                    prop_assert!(until > now && until <= end);
-                    if let Some(sent) = sent.take() {
-                        machine.handle_answer(now, HoldAnswer::Done);
-                        end = sent + 9 * SECOND;
-                    }
-                }
-                (RenewalStep::WaitUntil(_), 1) => {
-                    if sent.take().is_some() {
-                        machine.handle_fault(now, fault("fault"), CHANCE);
-                    }
-                }
-                (RenewalStep::WaitUntil(_), _) => {}
-            }
-            prop_assert_eq!(machine.lease().end(), end);
-        }
-    }
 }
 
 #[test]

@@ -272,32 +272,4 @@ proptest! {
             prop_assert!(left < majority_of(n), "given up too early: {round:?}");
         }
     }
-
-    /// Whatever the members answer in whatever order, a decision is final; done and lost exclude
-    /// each other.
-    #[test]
-    fn a_ballot_that_is_decided_stays_decided(answers in prop::collection::vec(0..4u8, 1..8), order in any::<u64>()) {
-        let mut seed = order;
-        let mut places: Vec<_> = answers.iter().copied().enumerate().collect();
-        places.sort_by_cached_key(|_| crate::backoff::roll(&mut seed));
-        let mut ballot = Ballot::new(places.len());
-        let mut decided = None;
-        for (member, answer) in places {
-            ballot.handle(member, match answer {
-                0 => Err(silent()),
-                1 => not_held(None),
-                _ => Ok(HoldAnswer::Done),
-            });
-            let vote = ballot.vote();
-            if let Some(before) = decided {
-                prop_assert_eq!(std::mem::discriminant(&vote), before);
-            }
-            if vote != Vote::Open {
-                decided = Some(std::mem::discriminant(&vote));
-            }
-        }
-        prop_assert!(decided.is_some(), "all have answered");
-        let done = answers.iter().filter(|answer| **answer > 1).count();
-        prop_assert_eq!(ballot.vote() == Vote::Done, done >= majority_of(answers.len()));
-    }
 }

@@ -16,16 +16,6 @@ fn fence_of(answer: &GrantAnswer) -> u64 {
     fence.get()
 }
 
-#[test]
-fn a_broken_lease_is_handed_to_the_first_waiter() {
-    let mut records = a_line();
-    let (answer, pushes) = break_it(&mut records, 100_000_000, 105);
-    assert!(matches!(answer, BreakAnswer::Broken { .. }));
-    assert_eq!(pushes.iter().map(|(who, _)| *who).collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(pushes[0].1, PushEvent::Broken);
-    assert!(matches!(pushes[1].1, PushEvent::Granted { .. }));
-}
-
 /// The second of three readers is broken, and then the first: the fence decides, not the order.
 #[test]
 fn only_the_share_with_the_given_fence_is_broken() {
