@@ -199,18 +199,24 @@ async fn a_cluster_that_is_down_is_one_member_that_is_down() {
     cluster.nodes().iter().for_each(Server::cont);
 }
 
+/// Two names look like two members; what their servers say of themselves shows that they are one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_is_named_twice_is_found_out() {
+async fn a_server_or_a_cluster_that_is_named_twice_is_refused_before_anything_is_granted() {
     let one = Server::start(Flavor::Redis82);
     let cluster = Cluster::start(Flavor::Redis70, 3, 0);
     let by = |nth: usize| format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[nth].port());
-    let stores = [one.url(), by(0), by(1)].map(|url| AnyStore::from_url(&url).unwrap());
-    let locks = Locks::builder().ttl(2 * SECOND).outage_limit(SECOND).quorum(stores, MAX_TTL).unwrap();
-    let end = Instant::now() + 20 * SECOND;
-    loop {
-        match locks.mutex("plain").try_lock().await {
-            Err(error) if error.to_string().contains("are one server and would be counted twice") => return,
-            other => assert!(Instant::now() < end, "{other:?}"),
+    let again = format!("redis://localhost:{}", one.port());
+    for urls in [[one.url(), by(0), by(1)], [one.url(), again, by(0)]] {
+        let stores = urls.map(|url| AnyStore::from_url(&url).unwrap());
+        let locks = Locks::builder().ttl(2 * SECOND).outage_limit(SECOND).quorum(stores, MAX_TTL).unwrap();
+        let end = Instant::now() + 20 * SECOND;
+        loop {
+            let error = locks.mutex("plain").try_lock().await.unwrap_err();
+            if error.to_string().contains("are one server and would be counted twice: name it once") {
+                assert!(matches!(error, LockError::Refused { .. }), "{error:?}");
+                break;
+            }
+            assert!(Instant::now() < end, "{error:?}");
         }
     }
 }

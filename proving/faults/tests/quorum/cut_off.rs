@@ -28,7 +28,7 @@ fn with_ways(servers: &[Server]) -> (Locks, Locks, Vec<Proxy>) {
 /// can acquire the lock; it asks in vain, and gets an error in time; and the others continue.
 #[tokio::test]
 async fn a_holder_in_the_minority_gives_up_its_lease_before_the_majority_grants_again() {
-    let servers = servers(5);
+    let servers = servers();
     let (good, cut_off, ways) = with_ways(&servers);
     let guard = cut_off.mutex("k").lock().await.unwrap();
     let waits = tokio::spawn(good.mutex("k").lock().into_future());
@@ -58,7 +58,7 @@ async fn a_holder_in_the_minority_gives_up_its_lease_before_the_majority_grants_
 /// All members grant its request, and it receives no answer: it gives up, and releases at all five.
 #[tokio::test]
 async fn grants_whose_answers_are_lost_are_released_at_every_member() {
-    let servers = servers(5);
+    let servers = servers();
     let (good, cut_off, ways) = with_ways(&servers);
     cut_off.mutex("k").lock().await.unwrap().release().await.unwrap();
     until_nothing_is_left(servers.iter(), TTL);

@@ -3,6 +3,4 @@
 mod contention;
 mod cut_off;
 mod scene;
-mod split;
 mod two_up;
-mod unalike;

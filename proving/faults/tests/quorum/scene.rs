@@ -128,8 +128,8 @@ impl Drop for Scene {
 }
 
 /// Servers without a proxy, for tests that make their own locks.
-pub(crate) fn servers(count: usize) -> Vec<Server> {
-    FLAVORS.into_iter().take(count).map(Server::start).collect()
+pub(crate) fn servers() -> [Server; 5] {
+    FLAVORS.map(Server::start)
 }
 
 fn worker() -> &'static Path {
