@@ -63,7 +63,8 @@ async fn followers_are_told_the_leader_and_that_there_is_none() {
         let election = follower.election("scheduler");
         let mut leaders = election.leaders();
         assert!(leaders.next().await.unwrap().is_none());
-        let guard = leader.election("scheduler").candidate("one").stand().await.unwrap();
+        let guard = leader.election("scheduler").ttl(7 * SECOND).candidate("one").stand().await.unwrap();
+        assert_eq!(guard.ttl().duration(), 7 * SECOND);
         let told = timeout(10 * SECOND, leaders.next()).await.unwrap().unwrap().unwrap();
         assert_eq!((name(&told), told.fence), ("one".to_owned(), Some(guard.fence())));
         guard.release().await.unwrap();

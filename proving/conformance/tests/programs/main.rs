@@ -5,7 +5,6 @@ mod blocking;
 mod blocking_looking;
 mod blocking_modes;
 mod election;
-mod election_processes;
 mod errors;
 mod examples;
 mod jobs;
