@@ -436,7 +436,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "MemberAttempt::new({ let _ = id.next_id(); id.holder })",
         tests: &[(
             Quorum,
-            "outages::a_release_that_comes_late_does_not_free_what_the_next_round_was_granted",
+            "odd_members::undoing::a_failed_attempt_gives_up_its_grants_and_asks_again_under_another_id",
         )],
     },
     Bug {

@@ -84,30 +84,6 @@ async fn a_waiter_is_woken_and_does_not_poll() {
     drop(guard);
 }
 
-/// The first waiter of this process notices, and all of them continue at the next member.
-#[tokio::test(start_paused = true)]
-async fn waiters_move_to_the_next_member_when_the_queue_member_dies() {
-    let world = World::of(3);
-    let (holder, waiter) = (world.process(), world.process());
-    let guard = lock(&holder).await;
-    let mut waits = JoinSet::new();
-    for _ in 0..5 {
-        let request = waiter.locks.mutex("k").lock().within(6 * TTL);
-        waits.spawn(async move { request.await.unwrap().release().await.unwrap() });
-    }
-    sleep(SECOND).await;
-    [&holder, &waiter].into_iter().for_each(|process| process.set([0], &CallFate::Hung));
-    sleep(TTL).await;
-    assert!(guard.is_held());
-    let begun = world.time.passed();
-    guard.release().await.unwrap();
-    timeout(SECOND, waits.join_all()).await.expect("served");
-    assert!(world.time.passed() - begun < SECOND, "{:?}", world.time.passed() - begun);
-    [&holder, &waiter].into_iter().for_each(|process| process.set([0], &CallFate::Fair));
-    sleep(TTL).await;
-    assert!(world.is_empty());
-}
-
 /// Each process calls another member the first. node-redlock makes all retry at random.
 #[tokio::test(start_paused = true)]
 async fn rivals_in_different_queues_are_all_served() {
