@@ -22,6 +22,7 @@ fn a_holder_with_an_empty_label_is_shown_by_its_digits() {
     site.outcome(&["show", "k"]).silent(0).out_has(&[&format!("held by  {digits}\n")]);
 }
 
+/// exclusive-lock: `inspect()` gives everybody the TTL and `lock_contents`, or null.
 #[test]
 fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
     for site in Site::on_each_store(Flavor::Redis82) {

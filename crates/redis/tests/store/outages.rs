@@ -90,6 +90,7 @@ async fn a_name_that_nobody_knows_is_passing() {
     passing(store("redis+unix:///nowhere/redis.sock").open().await, &["cannot connect"]);
 }
 
+/// redisLocker: many keys by one object.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_tasks_make_one_connection() {
     let server = Server::start(Flavor::Redis82);

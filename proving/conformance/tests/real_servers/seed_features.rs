@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conformance::events::wait_for;
 use leasehold::{
-    Backoff, ConnectError, Drift, Event, LockError, Locks, Misuse, Owner, ReleaseError, RenewError, Renewal,
+    Backoff, ConnectError, Drift, Event, LockError, Locks, Misuse, ReleaseError, RenewError, Renewal,
 };
 use servers::{Flavor, Server};
 use tokio::time::{sleep, timeout};
@@ -92,37 +92,6 @@ async fn redislock_errors_are_one_type_for_each_operation_with_the_facts_in_them
         extend.to_string().starts_with("k: ") && release.to_string().starts_with("k: "),
         "{extend}; {release}"
     );
-}
-
-/// redisLocker: `lock(key, expire)`, many keys through one object.
-#[tokio::test(flavor = "multi_thread")]
-async fn redis_locker_locks_many_keys_by_one_object() {
-    let (server, here, _) = two().await;
-    let mut guards = Vec::new();
-    for number in 0..50 {
-        guards.push(here.mutex(format!("k{number}")).ttl(LONG).lock().await.unwrap());
-    }
-    assert_eq!((here.guards().len(), here.list("k").await.unwrap().len()), (50, 50));
-    let clients = server.text(&["CLIENT", "LIST", "TYPE", "normal"]).as_text().unwrap().lines().count();
-    assert!(clients <= 4, "{clients} connections, ours and the test's");
-    drop(guards);
-    here.close(LONG).await.unwrap();
-}
-
-/// exclusive-lock: `inspect()` gives everybody the TTL and `lock_contents`, or null.
-#[tokio::test(flavor = "multi_thread")]
-async fn exclusive_lock_inspect_and_lock_contents_are_there_for_anybody() {
-    let (_server, here, there) = two().await;
-    assert_eq!(there.inspect("k").await.unwrap().holders, []);
-    let guard = here.mutex("k").ttl(3 * SECOND).label("pod-7, since the deploy").lock().await.unwrap();
-    let state = there.inspect("k").await.unwrap();
-    let [holding] = &state.holders[..] else { panic!("{state:?}") };
-    let Owner::Holder { holder, label: Some(label) } = &holding.owner else { panic!("{holding:?}") };
-    assert_eq!((*holder, label.as_str()), (guard.holder(), "pod-7, since the deploy"));
-    let left = holding.remaining.unwrap();
-    assert!(left > SECOND && left <= 3 * SECOND, "{left:?}");
-    guard.release().await.unwrap();
-    assert_eq!(there.inspect("k").await.unwrap().holders, []);
 }
 
 /// exclusive-lock: the event `error`. With the key gone, it kept emitting refreshed; a thief's key it
