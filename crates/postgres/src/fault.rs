@@ -100,7 +100,8 @@ impl Faults {
         }
     }
 
-    /// The server's refusal.
+    /// The server's refusal. Its message is in the language of the server (`lc_messages`), so its code
+    /// decides, but for names in the message and for PgBouncer.
     fn of_refusal(&self, said: &DbError) -> Fault {
         let message = Escaped(said.message().as_bytes()).to_string();
         let code = said.code();
@@ -121,14 +122,10 @@ impl Faults {
                 "the tables in that schema are of another version, or not Leasehold's ({message}): name another schema in the URL, or use \
                  a program of that version"
             )),
-            SqlState::INSUFFICIENT_PRIVILEGE if message.contains("row-level security") => self
-                .lasting(format_args!(
-                    "{message}: disable row level security on Leasehold's tables, or use the owner of the tables"
-                ))
-                .caused_by(FaultCause::Permission),
             SqlState::INSUFFICIENT_PRIVILEGE => self
                 .lasting(format_args!(
-                    "{message}: grant the user what docs/postgres.md lists, or use the owner of the tables"
+                    "{message}: grant the user what docs/postgres.md lists, disable row level security on Leasehold's tables if it is on, \
+                     or use the owner of the tables"
                 ))
                 .caused_by(FaultCause::Permission),
             SqlState::INVALID_CATALOG_NAME => {
@@ -143,7 +140,7 @@ impl Faults {
             SqlState::OUT_OF_MEMORY => self.passing(&message).caused_by(FaultCause::OutOfMemory),
             SqlState::READ_ONLY_SQL_TRANSACTION => self.standby(&message),
             // `BEGIN READ WRITE` on a standby.
-            SqlState::FEATURE_NOT_SUPPORTED if message.contains("recovery") => self.standby(&message),
+            SqlState::FEATURE_NOT_SUPPORTED => self.standby(&message),
             SqlState::TOO_MANY_CONNECTIONS => self
                 .passing(format_args!(
                     "{message}: raise max_connections, or the limit of the user or the database, or end connections that nobody needs"
@@ -161,7 +158,7 @@ impl Faults {
                     "the server gave up ({message}): if it is not overloaded, give the user a longer statement_timeout"
                 ))
                 .caused_by(FaultCause::NotServing),
-            SqlState::PROGRAM_LIMIT_EXCEEDED if message.contains("NOTIFY") => self
+            SqlState::PROGRAM_LIMIT_EXCEEDED => self
                 .passing(format_args!(
                     "the server's queue of notifications is full ({message}): end the oldest transaction of a session that listens, which \
                      pg_stat_activity shows"
@@ -260,26 +257,48 @@ mod tests {
 
     use super::*;
 
+    /// The fault for a server that answers with this error.
+    async fn fault_of(severity: &str, code: &str, message: &str) -> Fault {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = format!("host=127.0.0.1 port={} user=u", listener.local_addr().unwrap().port());
+        let said = format!("S{severity}\0V{severity}\0C{code}\0M{message}\0\0");
+        let length = u32::try_from(said.len() + 4).unwrap().to_be_bytes();
+        let answer = [b"E", &length[..], said.as_bytes()].concat();
+        let server = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            socket.read_u32().await.unwrap();
+            socket.write_all(&answer).await.unwrap();
+            socket
+        };
+        let (connected, _) = tokio::join!(tokio_postgres::connect(&config, NoTls), server);
+        Faults { store: "s".into(), init: "init".into() }.of_error(&connected.err().unwrap())
+    }
+
     /// Regression: a server without space for its log crashed, and its answer counted as a refusal, so
     /// that what it may have granted was not released.
     #[tokio::test]
     async fn a_server_that_crashes_on_a_full_disk_has_not_refused() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let config = format!("host=127.0.0.1 port={} user=u", listener.local_addr().unwrap().port());
-        let faults = Faults { store: "s".into(), init: "init".into() };
         for (severity, is_lasting) in [("ERROR", true), ("PANIC", false)] {
-            let said = format!("S{severity}\0V{severity}\0C53100\0Mno space\0\0");
-            let length = u32::try_from(said.len() + 4).unwrap().to_be_bytes();
-            let answer = [b"E", &length[..], said.as_bytes()].concat();
-            let server = async {
-                let (mut socket, _) = listener.accept().await.unwrap();
-                socket.read_u32().await.unwrap();
-                socket.write_all(&answer).await.unwrap();
-                socket
-            };
-            let (connected, _) = tokio::join!(tokio_postgres::connect(&config, NoTls), server);
-            let fault = faults.of_error(&connected.err().unwrap());
+            let fault = fault_of(severity, "53100", "no space").await;
             assert_eq!(fault.is_lasting(), is_lasting, "{fault}");
+        }
+    }
+
+    /// Regression: with `lc_messages = 'de_DE.UTF-8'`, a standby was not named as one, and the remedy for
+    /// row level security was a grant.
+    #[tokio::test]
+    async fn the_language_of_the_server_changes_no_remedy() {
+        for (code, message, remedy) in [
+            (
+                "0A000",
+                "kann den Read/Write-Modus nicht während der Wiederherstellung setzen",
+                "name its primary",
+            ),
+            ("42501", "Policy für Sicherheit auf Zeilenebene", "disable row level security"),
+            ("54000", "demasiadas notificaciones en la cola", "end the oldest transaction"),
+        ] {
+            let fault = fault_of("ERROR", code, message).await.to_string();
+            assert!(fault.contains(message) && fault.contains(remedy), "{fault}");
         }
     }
 }
