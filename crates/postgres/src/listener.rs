@@ -24,20 +24,38 @@ const RETRY_LISTEN: Duration = Duration::from_secs(30);
 /// While nobody waits, the connection is only checked at this interval.
 const IDLE_BEAT: Duration = Duration::from_secs(30);
 
+/// The only task that listens. It may panic, or be dropped with its runtime: then nobody can be notified
+/// on its channel any more, and the next one that waits starts another task.
+pub(crate) struct Listening(Arc<Inner>);
+
+impl Listening {
+    /// `None` if a task listens already, or tries to.
+    pub(crate) fn begin(inner: &Arc<Inner>) -> Option<Self> {
+        inner.push_monitor.begins().then(|| Self(Arc::clone(inner)))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.push_monitor.ends(&self.0.faults.store);
+    }
+}
+
 /// Listens until the store is dropped.
-pub(crate) async fn run(inner: Arc<Inner>, mut alive: watch::Receiver<()>) {
+pub(crate) async fn run(task: Listening, mut alive: watch::Receiver<()>) {
+    let inner = &task.0;
     let listening = async {
         let push_monitor = &inner.push_monitor;
-        let (mut failures, mut number) = (0, new_number(&inner));
+        let (mut failures, mut number) = (0, new_number(inner));
         loop {
-            let rest = match listen(&inner, number).await {
+            let rest = match listen(inner, number).await {
                 Ok(listener) => {
-                    (failures, number) = (0, new_number(&inner));
+                    (failures, number) = (0, new_number(inner));
                     push_monitor.set(&inner.faults.store, PushState::Listening(listener.number));
                     // Messages since the waiters last asked were lost.
                     inner.waiting.ask_for_all();
-                    listener.check_until_lost(&inner).await;
-                    push_monitor.set(&inner.faults.store, PushState::Connecting);
+                    listener.check_until_lost(inner).await;
+                    push_monitor.set(&inner.faults.store, PushState::NotYet);
                     inner.waiting.ask_for_all();
                     Duration::ZERO
                 }
@@ -45,7 +63,7 @@ pub(crate) async fn run(inner: Arc<Inner>, mut alive: watch::Receiver<()>) {
                     // A pooler may keep the session that listens. Otherwise the same channel is
                     // tried again, so that such sessions do not collect channels.
                     if is_tested {
-                        number = new_number(&inner);
+                        number = new_number(inner);
                     }
                     push_monitor.set(&inner.faults.store, PushState::Unavailable(fault));
                     failures += 1;

@@ -1,5 +1,6 @@
 //! Tracks whether this process can be notified of its turn, and on which channel.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use leasehold_core::{Channel, Fault, Notice, NoticeBus, Notices, locked};
@@ -10,11 +11,9 @@ use crate::channel;
 /// The state of the notification connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum PushState {
-    /// Nobody has waited yet.
+    /// Nobody has waited yet, or a connection is being opened or reopened.
     #[default]
-    NotRequested,
-    /// A connection is being opened, or reopened.
-    Connecting,
+    NotYet,
     /// On the channel of this number.
     Listening(i64),
     /// Nobody can be notified for now.
@@ -26,13 +25,15 @@ pub(crate) enum PushState {
 pub(crate) struct PushMonitor {
     notice_bus: Arc<NoticeBus>,
     state: watch::Sender<PushState>,
+    /// True while a task listens, or tries to.
+    is_kept: AtomicBool,
     /// Held while a change is reported, so that readers get the changes in order.
     telling: Mutex<()>,
 }
 
 impl PushMonitor {
     pub(crate) fn new(notice_bus: Arc<NoticeBus>) -> Self {
-        Self { notice_bus, state: watch::Sender::default(), telling: Mutex::default() }
+        Self { notice_bus, state: watch::Sender::default(), is_kept: false.into(), telling: Mutex::default() }
     }
 
     /// The channel of this process, if it listens.
@@ -48,15 +49,15 @@ impl PushMonitor {
         }
     }
 
-    /// Returns true if nobody has asked to listen before this call.
-    pub(crate) fn is_first(&self) -> bool {
-        self.state.send_if_modified(|state| {
-            let is_first = matches!(state, PushState::NotRequested);
-            if is_first {
-                *state = PushState::Connecting;
-            }
-            is_first
-        })
+    /// Returns true if no task listens. The caller then starts one.
+    pub(crate) fn begins(&self) -> bool {
+        !self.is_kept.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes that the task that listened has ended.
+    pub(crate) fn ends(&self, store: &Arc<str>) {
+        self.set(store, PushState::NotYet);
+        self.is_kept.store(false, Ordering::Relaxed);
     }
 
     /// The channel, as soon as it is known whether there is one.
@@ -94,7 +95,7 @@ impl PushMonitor {
             _ => {}
         }
         // While it is being reopened, the reported state does not change.
-        if !was_unavailable || !matches!(new, PushState::Connecting) {
+        if !was_unavailable || !matches!(new, PushState::NotYet) {
             self.state.send_replace(new);
         }
     }

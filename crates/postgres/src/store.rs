@@ -21,7 +21,7 @@ use tokio_postgres::types::Type;
 use crate::address::Address;
 use crate::blocked::Blocked;
 use crate::fault::Faults;
-use crate::listener;
+use crate::listener::{self, Listening};
 use crate::push_monitor::PushMonitor;
 use crate::readings::Readings;
 use crate::sql::interval;
@@ -284,9 +284,8 @@ impl PostgresStore {
     /// The channel of this process, if it listens within this time; starts to listen if necessary.
     async fn listen(&self, within: Duration) -> Option<Channel> {
         let inner = &self.inner;
-        if inner.push_monitor.is_first() {
-            let listening = listener::run(Arc::clone(inner), self.alive.subscribe());
-            inner.runtime.spawn(Box::pin(listening));
+        if let Some(task) = Listening::begin(inner) {
+            inner.runtime.spawn(Box::pin(listener::run(task, self.alive.subscribe())));
         }
         inner.runtime.within(within, inner.push_monitor.settled()).await.flatten()
     }

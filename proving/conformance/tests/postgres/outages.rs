@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use conformance::events::wait_for;
@@ -141,11 +141,12 @@ async fn a_request_behind_a_grant_that_waits_for_a_standby_learns_what_that_wait
     waits.await.unwrap();
 }
 
-/// A runtime whose first task panics when it is told to.
+/// A runtime of which one task panics when it is told to.
 #[derive(Debug)]
 struct Fragile {
     runtime: TokioRuntime,
-    is_first: AtomicBool,
+    /// How many tasks are started before that one.
+    before: AtomicUsize,
     breaks: Arc<AtomicBool>,
 }
 
@@ -163,7 +164,7 @@ impl Runtime for Fragile {
     }
 
     fn spawn(&self, mut task: BoxFuture<'static, ()>) {
-        if !self.is_first.swap(false, Ordering::SeqCst) {
+        if self.before.fetch_sub(1, Ordering::SeqCst) != 0 {
             return self.runtime.spawn(task);
         }
         let breaks = self.breaks.clone();
@@ -182,11 +183,23 @@ impl Runtime for Fragile {
 /// again.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_are_told_of_their_turn_again_after_the_task_that_sends_requests_has_panicked() {
+    waiters_are_told_again_after_a_panic(0).await;
+}
+
+/// Regression: the same after the task that listens had panicked. It is started after the task that
+/// sends requests and that of the connection for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_told_of_their_turn_again_after_the_task_that_listens_has_panicked() {
+    waiters_are_told_again_after_a_panic(2).await;
+}
+
+/// The task that panics is started after so many others.
+async fn waiters_are_told_again_after_a_panic(before: usize) {
     let (server, db) = served().await;
     let holder = process(&server.url(), 60 * SECOND).await;
     let breaks = Arc::<AtomicBool>::default();
     let runtime = TokioRuntime::current().unwrap();
-    let runtime = Fragile { runtime, is_first: true.into(), breaks: breaks.clone() };
+    let runtime = Fragile { runtime, before: before.into(), breaks: breaks.clone() };
     let store = PostgresStore::from_url(&server.url(), Arc::new(runtime)).unwrap();
     let locks = Locks::builder().over(Arc::new(store)).unwrap();
     let _guards = [take(&holder, "k").await, take(&holder, "l").await];
@@ -196,14 +209,13 @@ async fn waiters_are_told_of_their_turn_again_after_the_task_that_sends_requests
     breaks.store(true, Ordering::SeqCst);
     take(&locks, "other").await.release().await.unwrap();
     let is_left = format!("pid = {}", listener.get::<_, i32>(0));
-    until("it listens on a new connection", async || sessions(&db, &is_left).await.is_empty()).await;
+    until("its connection is closed", async || sessions(&db, &is_left).await.is_empty()).await;
+    let listens = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted";
+    until_found("it listens on a new connection", &db, listens).await;
     let _waits = tokio::spawn(locks.mutex("l").lock().into_future());
-    until_found(
-        "it can be told of its turn",
-        &db,
-        "SELECT FROM leasehold.waiter WHERE key = 'l' AND channel > 0",
-    )
-    .await;
+    let told = "SELECT FROM leasehold.waiter AS w JOIN pg_locks AS l ON l.locktype = 'advisory' \
+        AND w.channel = (l.classid::bigint << 32 | l.objid::bigint) WHERE w.key = 'l'";
+    until_found("it can be told of its turn", &db, told).await;
 }
 
 /// Regression: the error said that the runtime had ended.
