@@ -196,11 +196,33 @@ async fn a_reader_that_was_checked_keeps_a_writer_out_until_its_transaction_ends
     reader.check(&transaction).await.unwrap();
     tokio::time::timeout(5 * TTL, reader.lost()).await.unwrap();
 
-    assert!(other.rw_lock("account:1").write().within(TTL).await.is_err());
+    // It can queue: nothing that it writes waits for the transaction.
+    let error = other.rw_lock("account:1").write().within(TTL).await.unwrap_err();
+    assert!(matches!(error, LockError::TimedOut { place: Some(1), .. }), "{error:?}");
     transaction.commit().await.unwrap();
     let _writer = other.rw_lock("account:1").write().within(10 * TTL).await.unwrap();
     let transaction = db.transaction().await.unwrap();
     assert!(matches!(reader.check(&transaction).await, Err(CheckError::Lost { .. })));
+}
+
+/// The fence of a reader that came first is also that of the key's last grant.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checked_reader_keeps_no_other_reader_out_and_is_not_taken_for_another_one() {
+    let server = server().await;
+    let [one, other] = two(&server.url(), LONG).await;
+    let reader = one.rw_lock("account:1").read().await.unwrap();
+    let fence = i64::from(reader.fence());
+    let mut db = db(&server).await;
+    let transaction = db.transaction().await.unwrap();
+    reader.check(&transaction).await.unwrap();
+    let second = other.rw_lock("account:1").read().within(10 * TTL).await.unwrap();
+    transaction.commit().await.unwrap();
+    reader.release().await.unwrap();
+
+    let transaction = db.transaction().await.unwrap();
+    second.check(&transaction).await.unwrap();
+    let stale = transaction.execute("SELECT leasehold.check('account:1', $1)", &[&fence]).await.unwrap_err();
+    assert_eq!(stale.code().map(SqlState::code), Some("LH001"), "{stale}");
 }
 
 /// Regression: requests of others waited for a checked transaction; a healthy holder lost its share.
@@ -279,8 +301,28 @@ async fn a_snapshot_that_does_not_show_a_renewal_is_no_loss() {
         let again = client.build_transaction().isolation_level(level).start().await.unwrap();
         guard.check(&again).await.unwrap();
         again.commit().await.unwrap();
-        guard.release().await.unwrap();
+        // A lease that had ended before the transaction is lost.
+        other.batch_execute("UPDATE leasehold.lease SET ends = 1").await.unwrap();
+        let late = client.build_transaction().isolation_level(level).start().await.unwrap();
+        assert!(matches!(guard.check(&late).await, Err(CheckError::Lost { .. })));
+        late.rollback().await.unwrap();
     }
+}
+
+/// `check` runs with the rights of its owner.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_calls_no_function_of_its_caller() {
+    let server = server().await;
+    let [locks, _] = two(&server.url(), LONG).await;
+    let guard = take(&locks, "account:1").await;
+    let db = db(&server).await;
+    let function = "CREATE SCHEMA callers; CREATE FUNCTION callers.clock_timestamp() RETURNS timestamptz
+        LANGUAGE plpgsql AS $$ BEGIN RAISE 'called'; END $$; SET search_path = callers, pg_catalog";
+    db.batch_execute(function).await.unwrap();
+    let called = db.batch_execute("SELECT clock_timestamp()").await.unwrap_err();
+    assert_eq!(called.code(), Some(&SqlState::RAISE_EXCEPTION), "{called}");
+    let check = format!("SELECT leasehold.check('account:1'::bytea, {})", guard.fence());
+    db.batch_execute(&check).await.unwrap();
 }
 
 /// Regression: a slash in a user's name, or `?` in a database's, made `check` refuse the right store.
