@@ -121,12 +121,31 @@ async fn an_ended_share_that_is_locked_delays_no_request() {
     assert!(self::db(&server).await.query_opt(left, &[]).await.unwrap().is_some());
 }
 
+/// A mark and a record of a break that have ended.
+const ENDED: &str = "INSERT INTO leasehold.mark (key, at, fence, ends) VALUES ('old', 1, 1, 2);
+    INSERT INTO leasehold.broken (key, at, fence, ends) VALUES ('old', 1, 1, 2)";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mark_and_a_break_that_have_ended_are_not_shown_and_delay_nobody_while_they_are_locked() {
+    let (server, mut db) = served().await;
+    db.batch_execute(ENDED).await.unwrap();
+    let locks = process(&format!("{}?call-limit=20s", server.url()), 100 * SECOND).await;
+    assert_eq!(locks.marks("").await.unwrap(), []);
+    assert_eq!(locks.breaks("").await.unwrap(), []);
+    assert_eq!(locks.last_break("old").await.unwrap(), None);
+    let lock = "SELECT FROM leasehold.mark FOR UPDATE; SELECT FROM leasehold.broken FOR UPDATE";
+    let _others = begun(&mut db, lock).await;
+    let guard = take(&locks, "k").await;
+    let began = Instant::now();
+    locks.once("new").run(async |_| Ok::<_, ()>(())).await.unwrap();
+    locks.break_lease("k", guard.fence()).await.unwrap();
+    assert!(began.elapsed() < 8 * SECOND, "{:?}", began.elapsed());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_mark_and_a_new_break_remove_those_that_have_ended() {
     let (server, db) = served().await;
-    let ended = "INSERT INTO leasehold.mark (key, at, fence, ends) VALUES ('old', 1, 1, 2);
-        INSERT INTO leasehold.broken (key, at, fence, ends) VALUES ('old', 1, 1, 2)";
-    db.batch_execute(ended).await.unwrap();
+    db.batch_execute(ENDED).await.unwrap();
     let locks = process(&server.url(), 5 * SECOND).await;
     locks.once("new").run(async |_| Ok::<_, ()>(())).await.unwrap();
     let guard = take(&locks, "new").await;
@@ -394,6 +413,12 @@ async fn grants_renewals_hand_overs_and_marks_are_committed_durably() {
     let reader = here.rw_lock("r").read().await.unwrap();
     reader.renew(30 * SECOND).await.unwrap();
     reader.release().await.unwrap();
+    // A hand-over that the functions do not serve.
+    let writer = here.rw_lock("w").write().await.unwrap();
+    let waits = tokio::spawn(there.rw_lock("w").read().within(20 * SECOND).into_future());
+    until_told(&db).await;
+    writer.release().await.unwrap();
+    waits.await.unwrap().unwrap().release().await.unwrap();
     here.mutex_all(["a", "b"]).lock().await.unwrap().release().await.unwrap();
     here.once("done").run(async |_| Ok::<_, ()>(())).await.unwrap();
 }
