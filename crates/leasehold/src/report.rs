@@ -97,8 +97,8 @@ impl Report {
             self.send();
         }
         for event in events {
-            trace::write(&self.store, event);
-            self.meter.count(event);
+            told(|| trace::write(&self.store, event));
+            told(|| self.meter.count(event));
         }
     }
 
@@ -108,8 +108,8 @@ impl Report {
             return;
         }
         while let Some(event) = self.next_to_send() {
-            // The last reader may just have gone. A waker that panics must not stop the others' events.
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(readers.send(event))));
+            // The last reader may just have gone.
+            told(|| drop(readers.send(event)));
         }
     }
 
@@ -133,6 +133,12 @@ impl Report {
             }
         }
     }
+}
+
+/// Calls code of the program's own: a reader's waker, a subscriber, a recorder. If it panics, the
+/// others are told all the same, and no lock is affected.
+fn told(tell: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(tell));
 }
 
 /// The outcome of a request, in one word.

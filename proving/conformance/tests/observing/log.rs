@@ -2,10 +2,11 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use conformance::faulty::CallFate;
 use leasehold::Locks;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::Level;
 use tracing::subscriber::{DefaultGuard, set_default};
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -93,7 +94,7 @@ async fn a_request_that_is_dropped_gives_up_within_its_span() {
     let _guard = world.locks.mutex("k").lock().await.unwrap();
     let (others, waits) = (world.others(), SECOND / 2);
     let waiting = others.mutex("k");
-    assert!(tokio::time::timeout(waits, waiting.lock().within(SECOND)).await.is_err());
+    assert!(timeout(waits, waiting.lock().within(SECOND)).await.is_err());
     page.line(&["DEBUG", "acquire{key=k", "leasehold: gave up", "outcome=\"dropped\""]);
 }
 
@@ -157,4 +158,31 @@ async fn a_log_may_look_at_the_locks_that_it_tells_of() {
     // Acquired, renewed, not answered, lost.
     assert_eq!(*looked.lock().unwrap(), 4);
     locks.lock().unwrap().take();
+}
+
+/// Regression: a subscriber that panicked at the loss of one guard ended the task that renews all, so
+/// that nobody was told of the loss and all guards were lost; and one that panicked when a waiting
+/// request was dropped left the request in the queue.
+#[tokio::test(start_paused = true)]
+async fn a_log_that_panics_ends_no_other_lease_and_leaves_nobody_in_the_queue() {
+    let full = || -> io::Sink { panic!("no space left on device") };
+    let subscriber = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_writer(full).finish();
+    let world = World::begin(TTL);
+    let [broken, kept] = [world.locks.mutex("broken").lock().await, world.locks.mutex("kept").lock().await];
+    let (broken, kept) = (broken.unwrap(), kept.unwrap());
+    world.others().break_lease("broken", broken.fence()).await.unwrap();
+    let _listening = set_default(subscriber);
+    timeout(TTL, broken.lost()).await.expect("somebody says that it is lost");
+    let others = world.others();
+    let waiting = tokio::spawn(others.mutex("kept").lock().into_future());
+    sleep(2 * TTL).await;
+    assert!(kept.is_held());
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    sleep(SECOND).await;
+    assert_eq!(world.memory.waiting(), 0);
+    others.close(Duration::ZERO).await.unwrap();
+    drop((broken, kept));
+    sleep(SECOND).await;
+    assert!(world.is_empty());
 }
