@@ -243,6 +243,7 @@ impl LocksBuilder {
             return Ok(runtime.clone());
         }
         if let Some(runtime) = current().filter(|_| !self.own_thread) {
+            runtime.demand_timers();
             return Ok(Arc::new(runtime));
         }
         let runtime = TokioRuntime::on_own_thread();

@@ -82,7 +82,8 @@ impl Locks {
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime, if the operating system cannot start a thread for one.
+    /// Outside a tokio runtime, if the operating system cannot start a thread for one; in a runtime
+    /// without timers, which the message says how to enable.
     #[must_use]
     pub fn in_memory() -> Self {
         Self::builder().in_memory().expect("a thread to keep the locks on")

@@ -66,6 +66,13 @@ impl TokioRuntime {
         Some(Self::over(Handle::try_current().ok()?, Clock::paused().unwrap_or(Clock::Lease), None))
     }
 
+    /// Panics if this runtime has no timers, and says how to enable them. Tokio cannot be asked, and
+    /// would panic in the first task that has to wait.
+    pub(crate) fn demand_timers(&self) {
+        let _runtime = self.timers.handle().enter();
+        drop(tokio::time::sleep(Duration::ZERO));
+    }
+
     fn over(handle: Handle, clock: Clock, own_thread: Option<oneshot::Sender<()>>) -> Self {
         let timers = Timers::of(handle, clock);
         let cleanups = Cleanups::of(timers.clone());

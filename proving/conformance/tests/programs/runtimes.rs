@@ -39,6 +39,13 @@ fn when_the_runtime_that_connected_ends_guards_are_lost_and_requests_say_why() {
     });
 }
 
+/// Regression: the first request that had to wait panicked, and all guards were lost.
+#[test]
+#[should_panic(expected = "timers are disabled. Call `enable_time`")]
+fn a_runtime_without_timers_is_refused_before_there_are_locks() {
+    Builder::new_current_thread().build().unwrap().block_on(async { drop(Locks::in_memory()) });
+}
+
 /// Regression: each of them waited two seconds.
 #[test]
 fn guards_that_are_dropped_outside_any_runtime_wait_for_a_silent_store_together() {
