@@ -9,6 +9,7 @@ use leasehold_core::{Fault, HoldAnswer, LeaseRenewal, Loss, Mark, QuorumReport, 
 use super::holding::{Held, Holding, facts_of_holding};
 use super::keeper::renewed;
 use super::registry::PendingRelease;
+use super::undoing::answered;
 use crate::error::{ReleaseError, RenewError};
 use crate::recipe::MarkError;
 use crate::store_handle::{StoreHandle, check_ttl};
@@ -26,7 +27,9 @@ use crate::store_handle::{StoreHandle, check_ttl};
 /// `Runtime::shutdown_background`. A connection that the program lent cannot be reopened for this
 /// either.
 ///
-/// A guard outlives the [`Locks`](crate::Locks) that it came from.
+/// A guard outlives the [`Locks`](crate::Locks) that it came from. One that is never dropped, for
+/// example because of a cycle of `Arc`s, keeps its lock until the locks are
+/// [closed](crate::Locks::close) or the process ends; [`Renewal::AtMost`] limits that.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -166,7 +169,8 @@ impl Guard {
         }
         let attempt = [holding.request(ttl)];
         let store = &self.handle.store;
-        let answer = renewed(&**store, &attempt).await.swap_remove(0);
+        let renewing = async { renewed(&**store, &attempt).await.swap_remove(0) };
+        let answer = answered(&**store, &*self.handle.runtime, holding.end(), renewing).await;
         let now = self.handle.runtime.now();
         self.handle.report.answered(&answer);
         match answer {

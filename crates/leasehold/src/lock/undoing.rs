@@ -1,9 +1,9 @@
-//! Attempts that are given up in the background.
+//! Attempts that are given up in the background, and calls that a store never answers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Backoff, Fault, Instant, Runtime, Store};
+use leasehold_core::{Attempt, Backoff, Fault, FaultCause, Instant, Runtime, Store};
 
 use super::registry::{GuardRegistry, PendingRelease};
 use crate::report::Report;
@@ -45,7 +45,8 @@ impl<Done: Fn(Result<(), Fault>)> Undo<Done> {
         let (runtime, end) = (&*self.runtime, self.end);
         let mut tries = 0;
         loop {
-            let given_up = self.store.give_up(&self.attempt).await;
+            let giving_up = self.store.give_up(&self.attempt);
+            let given_up = answered(&*self.store, runtime, end, giving_up).await;
             self.report.answered(&given_up);
             let now = runtime.now();
             if !given_up.as_ref().is_err_and(|fault| !fault.is_lasting() && now < end) {
@@ -63,4 +64,19 @@ impl<Done: Fn(Result<(), Fault>)> Undo<Done> {
 /// How long to wait before a silent store is asked again.
 pub(crate) fn rest(tries: u32, runtime: &dyn Runtime) -> Duration {
     Backoff::WHILE_SILENT.delay(tries, runtime.random_bits())
+}
+
+/// The answer to a call that is of no use after `until`. A store of the application's own may never
+/// answer: then this is a fault, by that time or after the longest that a call should take.
+pub(crate) async fn answered<T>(
+    store: &dyn Store,
+    runtime: &dyn Runtime,
+    until: Instant,
+    call: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    /// Our own stores answer sooner, be it with a fault.
+    const LONGEST_CALL: Duration = Duration::from_secs(10);
+    let silent = || Fault::passing(store.name(), "it left a call unanswered").caused_by(FaultCause::TimedOut);
+    let end = until.max(runtime.now() + LONGEST_CALL);
+    runtime.before(end, call).await.unwrap_or_else(|| Err(silent()))
 }

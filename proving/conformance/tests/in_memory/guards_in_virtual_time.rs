@@ -13,7 +13,7 @@ use leasehold::{
 };
 use leasehold_core::{Key, Runtime as _};
 use tokio::task::yield_now;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(10);
@@ -120,6 +120,31 @@ async fn leases_are_renewed_again_after_a_store_has_left_a_renewal_unanswered() 
     assert_eq!(&*fault.reason, "it left a renewal unanswered");
 }
 
+/// Regression: a call that a store of the application's own never answered was waited for for ever.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_long_past_the_lease_for_a_store_that_leaves_a_call_unanswered() {
+    for call in ["renew", "release", "mark", "give_up"] {
+        let world = World::begin(TTL);
+        let job = world.locks.once("k").begin().await.unwrap().unwrap();
+        world.store.set(CallFate::Hung);
+        let answer = async {
+            match call {
+                "renew" => assert!(matches!(job.guard().renew(TTL).await, Err(RenewError::Unreachable(_)))),
+                "mark" => assert!(matches!(job.done().await, Err(MarkError::Unreachable(_)))),
+                "release" => {
+                    let released = job.into_guard().release().await;
+                    assert!(matches!(released, Err(ReleaseError::Unreachable(_))), "{released:?}");
+                }
+                _ => drop(job),
+            }
+        };
+        timeout(TTL + SECOND, answer).await.expect(call);
+        // The release in the background, too.
+        sleep(3 * TTL).await;
+        world.locks.close(SECOND).await.expect(call);
+    }
+}
+
 /// Regression: its release was retried only for the TTL with which it was requested.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_was_renewed_for_longer_is_released_after_a_longer_outage() {
@@ -198,7 +223,7 @@ async fn lost_pends_for_ever_after_a_release() {
     let (_world, guard) = holding().await;
     let lost = guard.lost();
     guard.release().await.unwrap();
-    assert!(tokio::time::timeout(10 * TTL, lost).await.is_err());
+    assert!(timeout(10 * TTL, lost).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,7 +266,7 @@ async fn a_release_that_is_tried_again_is_unconfirmed_if_nobody_knows_whether_th
 async fn a_release_that_nobody_waits_for_goes_on() {
     let (world, guard) = holding().await;
     world.store.set(CallFate::Lost);
-    assert!(tokio::time::timeout(SECOND / 2, guard.release()).await.is_err());
+    assert!(timeout(SECOND / 2, guard.release()).await.is_err());
     world.store.set(CallFate::Fair);
     sleep(2 * SECOND).await;
     assert!(world.is_empty());
