@@ -156,10 +156,13 @@ impl dyn Runtime + '_ {
 
     /// The same with the end of the time.
     pub async fn before<T>(&self, end: Instant, future: impl Future<Output = T>) -> Option<T> {
-        let (mut future, mut timer) = (pin!(future), self.sleep_until(end));
+        let (mut future, mut timer) = (pin!(future), None);
         poll_fn(|context| match future.as_mut().poll(context) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending => timer.as_mut().poll(context).map(|()| None),
+            Poll::Pending => {
+                let timer = timer.get_or_insert_with(|| self.sleep_until(end));
+                timer.as_mut().poll(context).map(|()| None)
+            }
         })
         .await
     }
