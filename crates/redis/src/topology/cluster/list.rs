@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::join_all;
 use leasehold_core::{BreakRecord, Fault, Key, KeyState, Marked, ScanPage, ScanPosition};
 
 use super::Cluster;
@@ -11,14 +12,14 @@ use crate::requests::remembered::{Remembered, breaks_of, marks_of};
 use crate::slot::Side;
 
 impl Cluster {
-    /// One master after the other, so that only one of them is busy with it. Returns a fault for each
-    /// that cannot be reached, if any can.
+    /// All masters at once, so that those that hang delay it only once. Returns a fault for each that
+    /// cannot be reached, if any can.
     pub(super) async fn list(&self, prefix: &[u8]) -> Result<(Vec<KeyState>, Vec<Fault>), Fault> {
         self.learn(self.runtime.now()).await?;
         let masters = self.known().map.masters();
         let (mut found, mut faults, count) = (BTreeMap::new(), Vec::new(), masters.len());
-        for node in masters {
-            match self.list_at(&node, prefix).await {
+        for listed in join_all(masters.iter().map(|node| self.list_at(node, prefix))).await {
+            match listed {
                 Ok(listed) => found.extend(listed.into_iter().map(|state| (state.key.clone(), state))),
                 Err(fault) if fault.is_lasting() => return Err(fault),
                 Err(fault) => faults.push(fault),

@@ -217,8 +217,8 @@ impl InspectStore for ClusterStore {
         Some(notices)
     }
 
-    /// Each master is scanned in turn, like a single server. Keys of a slot that moves meanwhile
-    /// may be missing.
+    /// Each master is scanned like a single server. Keys of a slot that moves meanwhile may be
+    /// missing.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> StoreFuture<'a, Vec<KeyState>> {
         Box::pin(async move {
             let (listed, faults) = self.cluster.list(prefix).await?;

@@ -3,14 +3,14 @@
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{HoldAnswer, Store, WaitMode};
+use leasehold_core::{HoldAnswer, InspectStore as _, Store, WaitMode};
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
 use super::replicas::{pair, replica, take_over};
 use super::slots::not_at;
 use crate::queue::{until, until_answered};
-use crate::world::{attempt, cluster_store, granted, passing};
+use crate::world::{attempt, cluster_store, grant, granted, passing};
 
 /// Regression: each caller asked all nodes anew, after the caller before it had asked them in vain,
 /// for six seconds each.
@@ -52,6 +52,28 @@ async fn masters_that_hang_do_not_delay_the_opening() {
     nodes[..2].iter().for_each(|node| node.cont());
     opened.unwrap();
     assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+/// Regression: the masters were listed one after the other, and each that hung cost two seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn masters_that_hang_delay_a_list_once() {
+    let cluster = Cluster::start(Flavor::Valkey91, 4, 0);
+    for node in cluster.nodes() {
+        // The last one serves also while it cannot reach the others.
+        node.text(&["CONFIG", "SET", "cluster-node-timeout", "60000"]);
+    }
+    let (hanging, [last]) = cluster.nodes().split_at(3) else { panic!("there are four") };
+    let is_there = |name: &String| cluster.owner(slot_of(name.as_bytes())).port() == last.port();
+    let name = (0..).map(|n| format!("k{n}")).find(is_there).unwrap();
+    granted(grant(&cluster_store(&cluster.url()), &attempt(&[&name])).await);
+    hanging.iter().for_each(Server::stop);
+    let began = Instant::now();
+    let listed = cluster_store(&cluster.url()).list_reachable(b"").await;
+    let took = began.elapsed();
+    hanging.iter().for_each(Server::cont);
+    let (listed, faults) = listed.unwrap();
+    assert_eq!((listed.len(), faults.len()), (1, 3), "{faults:?}");
+    assert!(took < Duration::from_secs(4), "{took:?}");
 }
 
 /// Regression: it cost two seconds.
