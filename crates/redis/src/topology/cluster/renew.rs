@@ -7,13 +7,10 @@ use futures_util::future::join_all;
 use leasehold_core::{Attempt, Fault, HoldAnswer};
 
 use super::Cluster;
+use super::way::HOPS;
 use crate::client::limit_of;
 use crate::redirect::{Node, Redirect};
 use crate::requests::renew::Verb;
-
-/// Each redirect is a round trip. After this many, the keeper asks again soon, and the leases that
-/// were answered are renewed meanwhile.
-const HOPS: usize = 3;
 
 type Renewed = Result<HoldAnswer, Fault>;
 
@@ -56,7 +53,9 @@ impl Cluster {
             }
         }
         let until = self.runtime.now() + limit;
-        for _ in 0..HOPS {
+        // After the last redirect the keeper asks again soon, and the leases that were answered are
+        // renewed meanwhile.
+        for _ in 0..=HOPS {
             let left = in_millis(until.saturating_since(self.runtime.now()));
             let places = join_all(open.iter().map(|one| self.place(one, left))).await;
             let mut parts: BTreeMap<_, Vec<Open>> = BTreeMap::new();

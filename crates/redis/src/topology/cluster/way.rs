@@ -17,7 +17,7 @@ const RESTS: [u64; 5] = [2, 5, 10, 20, 40];
 
 /// This many redirects in a row are followed without a pause: more than that means two nodes that
 /// each consider the other the owner.
-const HOPS: usize = 4;
+pub(super) const HOPS: usize = 4;
 
 /// The nodes of a request: the last one asked, and the next one.
 struct Way<'a> {
