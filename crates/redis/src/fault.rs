@@ -329,12 +329,15 @@ impl ServerMessage {
         // script's own failure.
         let within = || known().find(|code| text.contains(&format!("-{code} ")));
         let untold = || text.contains(": WRONGTYPE ").then_some("WRONGTYPE");
+        // A node that serves reads meanwhile (cluster-allow-reads-when-down) refuses a script's first
+        // write.
+        let down = || text.contains("while the cluster is down").then_some("CLUSTERDOWN");
         let denied = ["The user executing the script can't", "ACL failure in script"];
         let unnamed = || denied.iter().any(|words| text.contains(words)).then_some("NOPERM");
         let wrong = ["invalid username-password pair", "invalid password"];
         let refused = || wrong.iter().any(|words| text.contains(words)).then_some("WRONGPASS");
-        let code =
-            first.or_else(within).or_else(untold).or_else(unnamed).or_else(refused).unwrap_or_default();
+        let code = first.or_else(within).or_else(untold).or_else(down).or_else(unnamed).or_else(refused);
+        let code = code.unwrap_or_default();
         Self { code, text }
     }
 
@@ -509,6 +512,9 @@ mod tests {
             "NOREPLICAS Not enough good replicas to write.",
             "BUSY Redis is busy running a script.",
             "CLUSTERDOWN Hash slot not served",
+            &in_a_script(
+                "Lua script attempted to execute a write command while the cluster is down and readonly",
+            ),
             "TRYAGAIN Multiple keys request during rehashing of slot",
             // Regression: the advice was to see that it runs and can be reached.
             "ERR max number of clients reached",

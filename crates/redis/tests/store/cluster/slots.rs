@@ -67,6 +67,28 @@ async fn a_slot_without_an_owner_is_not_served_rather_than_out_of_reach() {
     assert!(fault.cause == FaultCause::NotServing && fault.is_unserved(), "{fault:?}");
 }
 
+/// Regression: scripts run there until their first write, whose refusal was taken for foreign data next to
+/// the key. So a waiter gave its place up, and an operator was told to delete something.
+#[tokio::test]
+async fn a_cluster_that_serves_only_reads_while_it_is_down_is_not_served() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let cluster =
+            Cluster::start_with(flavor, 2, 0, |setup| setup.arg("cluster-allow-reads-when-down", "yes"));
+        let store = cluster_store(&cluster.url());
+        let [node, other] = cluster.nodes() else { panic!("there are two") };
+        let name = not_at(&cluster, other);
+        granted(grant(&store, &attempt(&[&name])).await);
+        other.kill_9();
+        let info = || node.text(&["CLUSTER", "INFO"]);
+        let is_down = || info().as_text().is_some_and(|info| info.contains("cluster_state:fail"));
+        cluster.wait_until("it is down", is_down);
+        for names in [&[&*name][..], &[&format!("{{{name}}}a"), &format!("{{{name}}}b")]] {
+            let fault = grant(&store, &attempt(names)).await.unwrap_err();
+            assert!(fault.cause == FaultCause::NotServing && !fault.is_lasting(), "{flavor}: {fault:?}");
+        }
+    }
+}
+
 /// Regression: nodes that are told to announce host names, and have none, were said to own no slots.
 #[tokio::test]
 async fn nodes_without_the_host_names_that_they_announce_say_so() {
