@@ -183,7 +183,7 @@ impl Attempt {
 
     /// How long what it left at a store can last there if nobody asks for the key: its lease for
     /// the TTL, its place in the queue for as long as a queue is kept. For that time it is worth
-    /// retrying the release at a store that does not answer.
+    /// retrying the release at a store that does not answer or refuses.
     #[must_use]
     pub fn lingers(&self) -> Duration {
         self.ttl.duration().max(WaitQueue::KEPT_FOR)

@@ -9,7 +9,8 @@ use super::registry::{GuardRegistry, PendingRelease};
 use crate::report::Report;
 
 /// Gives an attempt up in the background, and retries for as long as it could last in the store;
-/// then calls `done`.
+/// then calls `done`. After a refusal that lasts until somebody repairs the store, `done` is called
+/// at once, and nobody waits for the tries that follow.
 pub(crate) fn undo(
     store: &Arc<dyn Store>,
     runtime: &Arc<dyn Runtime>,
@@ -48,17 +49,38 @@ impl<Done: Fn(Result<(), Fault>)> Undo<Done> {
             let giving_up = self.store.give_up(&self.attempt);
             let given_up = answered(&*self.store, runtime, end, giving_up).await;
             self.report.answered(&given_up);
-            let now = runtime.now();
-            if !given_up.as_ref().is_err_and(|fault| !fault.is_lasting() && now < end) {
+            let (now, is_refused) = (runtime.now(), given_up.as_ref().is_err_and(Fault::is_lasting));
+            if given_up.is_ok() || is_refused || now >= end {
+                if is_refused {
+                    let (store, attempt) = (self.store.clone(), self.attempt.clone());
+                    runtime.spawn(Box::pin(try_on(store, self.runtime.clone(), attempt, end)));
+                }
                 return (self.done)(given_up);
             }
-            let again = now + rest(tries, runtime);
+            rest_until(end, tries, runtime).await;
             tries += 1;
-            // Try once more at the end: a store that comes back just before it may still have the
-            // attempt's place in the queue.
-            runtime.sleep_until(again.min(end)).await;
         }
     }
+}
+
+/// Retries after a refusal: once the store is repaired, the attempt's place in the queue would delay
+/// those behind it.
+async fn try_on(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>, attempt: Attempt, end: Instant) {
+    let mut tries = 0;
+    while runtime.now() < end {
+        rest_until(end, tries, &*runtime).await;
+        if store.give_up(&attempt).await.is_ok() {
+            return;
+        }
+        tries += 1;
+    }
+}
+
+/// Rests before the next try, which is at the end at the latest: a store that comes back just before it
+/// may still have the attempt's place in the queue.
+async fn rest_until(end: Instant, tries: u32, runtime: &dyn Runtime) {
+    let again = runtime.now() + rest(tries, runtime);
+    runtime.sleep_until(again.min(end)).await;
 }
 
 /// How long to wait before a silent store is asked again.

@@ -86,7 +86,7 @@ impl Client {
     fn undo_after<'a>(&'a self, attempt: &'a Attempt, fault: &Fault) -> BoxFuture<'a, ()> {
         let is_over = !fault.is_lasting() || attempt.proposal.is_some();
         Box::pin(async move {
-            if !is_over && self.give_up(attempt).await.is_err_and(|fault| !fault.is_lasting()) {
+            if !is_over && self.give_up(attempt).await.is_err() {
                 self.give_up_later(attempt.clone(), self.runtime.now());
             }
         })

@@ -47,8 +47,8 @@ impl Client {
     }
 }
 
-/// Gives an attempt up at this instant, in the background, and again until that succeeds or the lease
-/// has expired.
+/// Gives an attempt up at this instant, in the background, and again until that succeeds or nothing of it
+/// can be left.
 pub(crate) fn retry_give_up<Of: Send + Sync + 'static>(
     of: Weak<Of>,
     runtime: &Arc<dyn Runtime>,
@@ -59,7 +59,7 @@ pub(crate) fn retry_give_up<Of: Send + Sync + 'static>(
     let timer = Arc::clone(runtime);
     runtime.spawn(Box::pin(async move {
         timer.sleep_until(at).await;
-        let expired = at + attempt.ttl.duration();
+        let expired = at + attempt.lingers();
         while let Some(of) = of.upgrade() {
             if give_up(&of, &attempt).await.is_ok() || timer.now() >= expired {
                 return;

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::slice::from_ref;
 use std::time::Duration;
 
-use crate::queue::{WAIT, left_behind, until_answered};
+use crate::queue::{WAIT, left_behind, until, until_answered};
 use crate::world::{
     a_minute_later, as_user, ask, at_member, attempt, claiming, connect, grant, granted, key, lasting,
     mark_of, store, value,
@@ -162,6 +162,19 @@ async fn a_request_that_is_refused_in_the_middle_leaves_nothing() {
             }
         }
     }
+}
+
+/// Regression: if the server refused to undo it, too, it was not asked again.
+#[tokio::test]
+async fn a_request_that_was_refused_in_the_middle_is_undone_once_its_user_may() {
+    let rules = format!("{MINIMAL} -hset -del");
+    let server = Server::setup(Flavor::Valkey91).acl_user("lock", &rules).start();
+    let store = store(&as_user(&server, "lock"));
+    let reader = claiming(Claim::shared([key("app:k")]).unwrap());
+    lasting(grant(&store, &reader).await, &["user lock", "+hset"]);
+    assert!(!left_behind(&server).is_empty());
+    server.text(&["ACL", "SETUSER", "lock", "+hset", "+del"]);
+    until("nothing is left", Duration::from_secs(5), || left_behind(&server).is_empty()).await;
 }
 
 #[tokio::test]

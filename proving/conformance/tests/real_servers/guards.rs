@@ -269,3 +269,29 @@ fn the_lock_of_a_guard_that_outlives_its_runtime_is_released_at_the_end_of_the_r
     assert!(!guard.is_held());
     assert_eq!(server.text(&["EXISTS", "k"]), Reply::Integer(0));
 }
+
+/// Regression: a request that was withdrawn while the server refused was not withdrawn again. Its place
+/// cost those behind it a claim window once the server was repaired, and many of them its whole time in
+/// the queue.
+#[tokio::test]
+async fn a_request_that_was_withdrawn_while_the_server_refused_leaves_the_queue_once_it_is_repaired() {
+    let server = Server::setup(Flavor::Valkey91).acl_user("app", "on >secret ~* &* +@all").start();
+    let holds = take(&locks(&server.url()).await).await;
+    let refused = locks(&server.url().replace("://", "://app:secret@")).await;
+    let waiting = tokio::spawn(refused.mutex("k").lock().into_future());
+    let observer = locks(&server.url()).await;
+    let waiters = async |count: usize| {
+        let began = Instant::now();
+        while observer.inspect("k").await.unwrap().waiters.len() != count {
+            assert!(began.elapsed() < 5 * SECOND, "not {count} waiters within 5 s");
+            tokio::time::sleep(SECOND / 100).await;
+        }
+    };
+    waiters(1).await;
+    server.text(&["ACL", "SETUSER", "app", "-eval", "-evalsha"]);
+    waiting.abort();
+    assert!(refused.close(5 * SECOND).await.is_ok(), "nobody waits for a server that refuses");
+    server.text(&["ACL", "SETUSER", "app", "+eval", "+evalsha"]);
+    waiters(0).await;
+    holds.release().await.unwrap();
+}
