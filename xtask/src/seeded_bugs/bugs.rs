@@ -1084,6 +1084,16 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
+        name: "a cluster that is down and serves reads counts as foreign data next to the key",
+        file: "crates/redis/src/fault.rs",
+        from: ".or_else(down)",
+        to: "",
+        tests: &[
+            (Wire, "fault::tests::an_error_that_may_pass_with_time_is_passing"),
+            (Store, "cluster::slots::a_cluster_that_serves_only_reads_while_it_is_down_is_not_served"),
+        ],
+    },
+    Bug {
         name: "a guard that the keeper is not woken for is not notified of a break",
         file: "crates/leasehold/src/lock/registry.rs",
         from: "        self.concern_in(&mut state);\n        self.unlock(state);",
@@ -1126,6 +1136,13 @@ pub(super) const BUGS: &[Bug] = &[
         from: "&& (unknown || fault.cause == FaultCause::Permission)",
         to: "&& unknown",
         tests: &[(Store, "login::a_request_that_is_refused_in_the_middle_leaves_nothing")],
+    },
+    Bug {
+        name: "what a server refuses to undo is not undone later",
+        file: "crates/redis/src/requests/grant.rs",
+        from: "self.give_up(attempt).await.is_err() {",
+        to: "self.give_up(attempt).await.is_err_and(|fault| !fault.is_lasting()) {",
+        tests: &[(Store, "login::a_request_that_was_refused_in_the_middle_is_undone_once_its_user_may")],
     },
     Bug {
         name: "a waiter is notified on a channel that is not for its key",
