@@ -181,8 +181,8 @@ pub enum QuorumWait {
 ///   says to wait, and again after each answer and at the time that it named. A question that it
 ///   returns counts as sent.
 /// - How a question ends is passed to [`handle_answer`](Self::handle_answer), or to
-///   [`handle_dropped`](Self::handle_dropped) if no answer can come any more; before that,
-///   [`handle_late`](Self::handle_late) says that the answer takes long. In the same way
+///   [`handle_dropped`](Self::handle_dropped) if it was late and no answer can come any more; before
+///   that, [`handle_late`](Self::handle_late) says that the answer takes long. In the same way
 ///   [`renew`](Self::renew) begins what [`handle_renewed`](Self::handle_renewed) ends, and
 ///   [`release`](Self::release) what [`handle_released`](Self::handle_released) ends.
 /// - After every call, take the ids that must be given up from [`undo`](Self::undo). Give each of

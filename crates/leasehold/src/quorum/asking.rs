@@ -128,7 +128,9 @@ impl QuorumState {
             match end {
                 End::Late(fault) => machine.handle_late(question, fault),
                 End::Answer(answer) => machine.handle_answer(question, answer),
-                End::Dropped => machine.handle_dropped(question.member, question.holder),
+                End::Dropped => {
+                    machine.handle_answer(question, Err(self.members[question.member].left_unanswered()));
+                }
             }
             machine.is_open()
         });

@@ -36,6 +36,18 @@ async fn a_queue_member_that_hung_is_not_waited_for_again_until_it_answers() {
     assert_eq!(world.passed(), 101 * MILLISECOND, "it answers again");
 }
 
+/// Regression: its answer was awaited until the lease would have ended.
+#[tokio::test(start_paused = true)]
+async fn a_grant_waits_for_no_member_that_panics() {
+    let (world, quorum) = quorum_of(3);
+    world.on([0, 1], "grant", CallFate::Panics);
+    let fault = quorum.grant(&world.attempt(), WaitMode::Try).await.unwrap_err().to_string();
+    let words = "1 of 3 stores granted, 2 did not answer (memory:a: the call ended without an answer, \
+                 memory:b: the call ended without an answer)";
+    assert!(fault.contains(words), "{fault}");
+    assert_eq!(world.passed(), Duration::ZERO);
+}
+
 /// One holder at a majority decides: no other member is waited for, and nothing is kept anywhere.
 #[tokio::test(start_paused = true)]
 async fn a_try_that_one_holder_refuses_at_a_majority_goes_at_once_and_leaves_nothing() {
