@@ -279,6 +279,42 @@ fn an_attempt_whose_queue_is_gone_starts_over() {
     assert_ne!(asked[0].holder, first[0].holder);
 }
 
+/// Regression: the grant was counted although its id had been given up, so that the member could
+/// grant the key to somebody else.
+#[test]
+fn a_late_answer_from_a_queue_that_was_left_does_not_count() {
+    let mut world = World::of(3);
+    for question in world.ask(WAIT) {
+        world.says(&question, busy(1, (question.member == 0).then_some(0)));
+    }
+    world.answer();
+    let first = world.ask(WAIT);
+    world.machine.handle_late(&first[0], Fault::passing("a", "timed out"));
+    world.process.silent.insert(0);
+    let (asked, _) = world.questions();
+    world.says(&first[0], granted(FENCE));
+    world.says(&asked[1], granted(FENCE));
+    assert!(matches!(world.step(), QuorumStep::WaitUntil(_)), "one of three");
+    world.says(&asked[2], granted(FENCE));
+    assert_eq!(world.answer(), granted(FENCE));
+}
+
+#[test]
+fn the_queue_member_is_waited_for_as_long_as_before_after_a_majority_gave_way() {
+    let mut world = World::of(3);
+    let asked = world.ask(WaitMode::Try);
+    world.says(&asked[1], granted(FENCE));
+    world.says(&asked[2], granted(FENCE));
+    assert_eq!(world.step(), QuorumStep::WaitUntil(world.now + QuorumAttempt::COURTESY));
+    world.says(&asked[0], busy(1, None));
+    let QuorumStep::WaitUntil(until) = world.step() else { panic!() };
+    world.now = until;
+    let (again, _) = world.questions();
+    world.says(&again[1], granted(FENCE));
+    world.says(&again[2], granted(FENCE));
+    assert_eq!(world.step(), QuorumStep::WaitUntil(until + QuorumAttempt::COURTESY));
+}
+
 /// The grant that it reports is given up.
 #[test]
 fn an_answer_to_a_question_of_before_it_gave_way_does_not_count() {

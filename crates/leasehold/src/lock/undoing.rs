@@ -69,7 +69,7 @@ async fn try_on(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>, attempt: Attem
     let mut tries = 0;
     while runtime.now() < end {
         rest_until(end, tries, &*runtime).await;
-        if store.give_up(&attempt).await.is_ok() {
+        if answered(&*store, &*runtime, end, store.give_up(&attempt)).await.is_ok() {
             return;
         }
         tries += 1;
