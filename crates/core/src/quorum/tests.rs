@@ -164,6 +164,23 @@ fn a_request_ends_when_its_lease_would_and_releases_everything() {
     assert_eq!(world.undone().iter().map(|(member, _)| *member).collect::<Vec<_>>(), [0, 1, 2]);
 }
 
+#[test]
+fn an_attempt_that_is_over_is_gone_once_its_calls_have_ended_and_its_ids_are_given_up() {
+    let mut world = World::of(3);
+    let asked = world.ask(WaitMode::Try);
+    world.says(&asked[0], busy(1, None));
+    world.says(&asked[1], busy(1, None));
+    assert!(matches!(world.answer(), GrantAnswer::Busy { .. }));
+    for _ in world.undone() {
+        world.machine.handle_undone();
+    }
+    assert!(!world.machine.is_gone(), "a call has not ended");
+    world.says(&asked[2], granted(FENCE));
+    assert_eq!(world.undone(), [(2, asked[2].holder)], "the grant came after its id was given up");
+    world.machine.handle_undone();
+    assert!(world.machine.is_gone());
+}
+
 /// One of three holds it for somebody else, and one failed: what the third would answer decides.
 #[test]
 fn a_lock_is_said_to_be_held_only_if_enough_members_are_likely_to_answer() {
@@ -264,6 +281,24 @@ fn an_attempt_in_a_queue_asks_the_others_too_if_the_lock_there_may_mean_nothing(
 }
 
 #[test]
+fn a_majority_waits_briefly_for_the_queue_member_unless_it_is_silent() {
+    for is_silent in [false, true] {
+        let mut world = World::of(3);
+        let asked = world.ask(WaitMode::Try);
+        world.process.silent.extend(is_silent.then_some(0));
+        world.says(&asked[1], granted(FENCE));
+        world.says(&asked[2], granted(FENCE));
+        if !is_silent {
+            let courtesy = world.now + QuorumAttempt::COURTESY;
+            assert_eq!(world.step(), QuorumStep::WaitUntil(courtesy));
+            world.now = courtesy;
+            assert_eq!(world.step(), QuorumStep::Silent { member: 0 });
+        }
+        assert_eq!(world.answer(), granted(FENCE));
+    }
+}
+
+#[test]
 fn an_attempt_whose_queue_is_gone_starts_over() {
     let mut world = World::of(3);
     for question in world.ask(WAIT) {
@@ -297,6 +332,25 @@ fn a_late_answer_from_a_queue_that_was_left_does_not_count() {
     assert!(matches!(world.step(), QuorumStep::WaitUntil(_)), "one of three");
     world.says(&asked[2], granted(FENCE));
     assert_eq!(world.answer(), granted(FENCE));
+}
+
+/// Otherwise the first of the queue, which asks the others only now, would be passed.
+#[test]
+fn a_majority_gives_way_once_to_the_holder_of_the_queue_members_key() {
+    let mut world = World::of(3);
+    let asked = world.ask(WAIT);
+    world.says(&asked[1], granted(FENCE));
+    world.says(&asked[2], granted(FENCE));
+    world.says(&asked[0], busy(1, Some(0)));
+    let QuorumStep::WaitUntil(until) = world.step() else { panic!() };
+    assert_eq!(world.undone(), [(1, asked[1].holder), (2, asked[2].holder)]);
+    world.now = until;
+    let (again, _) = world.questions();
+    assert_eq!(again[0].holder, asked[0].holder, "it keeps its position in the queue");
+    world.says(&again[0], busy(1, Some(0)));
+    world.says(&again[1], granted(FENCE));
+    world.says(&again[2], granted(FENCE));
+    assert_eq!(world.answer(), granted(FENCE), "a dead process left the key");
 }
 
 #[test]
