@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Backoff, Fault, FaultCause, Instant, Runtime, Store};
+use leasehold_core::{Attempt, Backoff, Fault, FaultCause, Instant, Runtime, Store, WaitQueue};
 
 use super::registry::{GuardRegistry, PendingRelease};
 use crate::report::Report;
@@ -53,6 +53,7 @@ impl<Done: Fn(Result<(), Fault>)> Undo<Done> {
             if given_up.is_ok() || is_refused || now >= end {
                 if is_refused {
                     let (store, attempt) = (self.store.clone(), self.attempt.clone());
+                    let end = end.min(now + WaitQueue::KEPT_FOR);
                     runtime.spawn(Box::pin(try_on(store, self.runtime.clone(), attempt, end)));
                 }
                 return (self.done)(given_up);
@@ -63,8 +64,8 @@ impl<Done: Fn(Result<(), Fault>)> Undo<Done> {
     }
 }
 
-/// Retries after a refusal: once the store is repaired, the attempt's place in the queue would delay
-/// those behind it.
+/// Retries after a refusal for as long as a queue is kept: once the store is repaired, the attempt's
+/// place in it would delay those behind it.
 async fn try_on(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>, attempt: Attempt, end: Instant) {
     let mut tries = 0;
     while runtime.now() < end {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, Instant, Key, Runtime, StoreFuture};
+use leasehold_core::{Attempt, Fault, Instant, Key, Runtime, StoreFuture, WaitQueue};
 
 use crate::client::Client;
 use crate::reply::advance_in;
@@ -48,7 +48,8 @@ impl Client {
 }
 
 /// Gives an attempt up at this instant, in the background, and again until that succeeds or nothing of it
-/// can be left.
+/// can be left. If the server refuses it, only for as long as a queue is kept: otherwise the tries of a
+/// program that asks on although it is refused would pile up.
 pub(crate) fn retry_give_up<Of: Send + Sync + 'static>(
     of: Weak<Of>,
     runtime: &Arc<dyn Runtime>,
@@ -59,9 +60,10 @@ pub(crate) fn retry_give_up<Of: Send + Sync + 'static>(
     let timer = Arc::clone(runtime);
     runtime.spawn(Box::pin(async move {
         timer.sleep_until(at).await;
-        let expired = at + attempt.lingers();
         while let Some(of) = of.upgrade() {
-            if give_up(&of, &attempt).await.is_ok() || timer.now() >= expired {
+            let Err(fault) = give_up(&of, &attempt).await else { return };
+            let longest = if fault.is_lasting() { WaitQueue::KEPT_FOR } else { attempt.lingers() };
+            if timer.now() >= at + longest {
                 return;
             }
             drop(of);
