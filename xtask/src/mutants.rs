@@ -35,11 +35,14 @@ struct Part {
 const IN_MEMORY: &[&str] = &["--test-package=conformance", "--", "--test=stores", "memory"];
 const AT_WILL: &[&str] = &["--test-package=conformance", "--", "--test=quorum", "--test=in_memory"];
 
+/// What holds of the client's state machines whatever happens.
+const WHATEVER_HAPPENS: &[&str] = &["--test-package=fuzz", "--", "--test=machines"];
+
 const PARTS: [Part; 2] = [
     Part {
         package: "leasehold-core",
         files: "crates/core/src/",
-        tests: &[&["--test-package=leasehold-core", "--", "--lib"], IN_MEMORY, AT_WILL],
+        tests: &[&["--test-package=leasehold-core", "--", "--lib"], WHATEVER_HAPPENS, IN_MEMORY, AT_WILL],
     },
     Part {
         package: "leasehold",
