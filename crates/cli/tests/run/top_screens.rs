@@ -25,7 +25,7 @@ fn keys(screen: &str) -> (Vec<String>, Vec<&str>) {
 #[test]
 fn without_a_lock_the_screen_says_so() {
     for size in SIZES {
-        let site = Site::new();
+        let site = Site::used();
         let pty = top(&site, size);
         let screen = pty.shows(&["no lock is held or waited for", "? help"]);
         let lines: Vec<_> = screen.lines().map(str::trim_end).collect();
