@@ -163,7 +163,10 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/core/src/quorum.rs",
         from: "is_in_use && self.request",
         to: "let _ = is_in_use; self.request",
-        tests: &[(Quorum, "odd_members::obstacles::a_grant_from_a_queue_that_was_left_does_not_count")],
+        tests: &[
+            (Core, "quorum::tests::a_late_answer_from_a_queue_that_was_left_does_not_count"),
+            (Quorum, "odd_members::obstacles::a_grant_from_a_queue_that_was_left_does_not_count"),
+        ],
     },
     Bug {
         name: "a member gives two readers the same fence",
