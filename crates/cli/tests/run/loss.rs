@@ -52,7 +52,7 @@ fn a_command_is_asked_to_end_before_the_lease_does_and_dead_by_then_when_nothing
 #[test]
 fn a_command_that_ends_because_the_store_refuses_renewals_is_reported_with_the_reason() {
     let (server, site) = Site::on_server(Flavor::Redis82);
-    let run = site.holder(&["--ttl", "1", "k"]);
+    let run = site.holder(&["--ttl", "3", "k"]);
     server.text(&["ACL", "SETUSER", "default", "-pexpire"]);
     run.finish().says(70, &["k: lease lost", "could not be renewed in time: redis:", "may not run pexpire"]);
 }
