@@ -15,6 +15,10 @@ use crate::{
 /// measure, or inject a fault for a minute.
 const LONG_PACKAGES: [&str; 4] = ["bench", "bench-compare", "faults", "interop"];
 
+/// Nearly every test runs the tasks and timers of tokio: in virtual time, that is half of the work. The
+/// benchmark's bounds on instructions are for a tokio that is not optimised.
+const FASTER_TOKIO: &str = "profile.test.package.tokio.opt-level=1";
+
 /// Parts of the names of tests that run only with `--all`: the same lists on further servers and
 /// topologies, every mutant of the scripts, and the long form of what has a short one. Redis 7.0
 /// and Valkey 9.1, a cluster of each and a quorum are tested every day.
@@ -46,7 +50,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Stop> {
     let left_out = if everyday { Vec::new() } else { peers::fetch()? };
     let mut steps = Vec::new();
     let long = (!everyday).then(|| packages("--package", &[]));
-    for packages in [packages("--exclude", &["--workspace"])].into_iter().chain(long) {
+    let others = packages("--exclude", &["--workspace", "--config", FASTER_TOKIO]);
+    for packages in [others].into_iter().chain(long) {
         // Doctests run before the other tests, so that the other tests' summary comes last. They do
         // not run with arguments: those select other tests, and rustdoc does not understand
         // nextest's filters.

@@ -97,8 +97,10 @@ impl Report {
             self.send();
         }
         for event in events {
-            told(|| trace::write(&self.store, event));
-            told(|| self.meter.count(event));
+            told(|| {
+                self.meter.count(event);
+                trace::write(&self.store, event);
+            });
         }
     }
 

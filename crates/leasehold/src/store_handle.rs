@@ -11,7 +11,7 @@ use leasehold_core::{
 };
 
 use crate::error::{ConnectError, InspectError};
-use crate::lock::{GuardRegistry, Holding, PendingRelease, answered, keep, rest, undo};
+use crate::lock::{GuardRegistry, Holding, PendingRelease, keep, rest, undo};
 use crate::pauses::{Pauses, Refusals};
 use crate::report::Report;
 
@@ -157,7 +157,7 @@ impl StoreHandle {
     ) -> (Result<T, Fault>, bool) {
         let mut tries = 0;
         loop {
-            let answer = self.reported(answered(&*self.store, &*self.runtime, until, ask())).await;
+            let answer = self.reported(ask()).await;
             match &answer {
                 Err(fault) if goes_on(&*self.runtime, fault, tries, until).await => tries += 1,
                 _ => return (answer, tries > 0),

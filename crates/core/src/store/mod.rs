@@ -23,8 +23,8 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Fault>>;
 /// A store of leases.
 ///
 /// Every method answers within a time that is small compared with a TTL, if necessary with a
-/// [`Fault`]; retrying is up to the caller. A call about a lease that has no answer when the lease ends,
-/// nor after 10 s, is dropped. Dropping a future does not undo its request, which may still be served.
+/// [`Fault`]; retrying is up to the caller. A renewal or a withdrawal that has no answer when the lease
+/// ends, nor after 10 s, is dropped. Dropping a future does not undo its request, which may still be served.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The store's name, as a person would write it, without any password.
     fn name(&self) -> &str;

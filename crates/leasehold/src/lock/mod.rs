@@ -22,5 +22,5 @@ pub use kinds::{RwLockReadGuard, RwLockWriteGuard, SemaphorePermit};
 pub(crate) use registry::{GuardRegistry, PendingRelease};
 pub use terms::WaitStatus;
 pub(crate) use terms::{Defaults, OnWait, lock_settings};
-pub(crate) use undoing::{answered, rest, undo};
+pub(crate) use undoing::{rest, undo};
 pub use unlocked::Unlocked;
