@@ -8,8 +8,8 @@ use std::future::{Pending, pending};
 use std::sync::Arc;
 
 use leasehold_core::{
-    AskedInBatch, Asks, Attempt, BatchServed, Batched as _, BoxFuture, Fault, GrantAnswer, MemberAnswer,
-    MemberStore, Question, SendBatch,
+    AskedInBatch, Asks, Attempt, BatchServed, Batched as _, BoxFuture, Fault, GrantAnswer, MOST_IN_BATCH,
+    MemberAnswer, MemberStore, Question, SendBatch,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -65,7 +65,7 @@ struct Sender(Arc<QuorumState>);
 impl SendBatch<Waiting> for Sender {
     // Every member has to serve each batch, so that few large ones cost less than many small ones.
     const MOST_IN_FLIGHT: usize = 2;
-    const UNDIVIDED: usize = 16;
+    const UNDIVIDED: usize = MOST_IN_BATCH;
 
     fn send(&self, batch: Vec<Waiting>) -> BoxFuture<'static, ()> {
         let quorum = self.0.clone();
