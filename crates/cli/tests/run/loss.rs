@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use servers::{Flavor, Server};
+use servers::{Flavor, Reply, Server};
 
 use crate::harness::{Running, Site, is_alive, until};
 
@@ -163,7 +163,11 @@ fn handed_over_without_renewals(server: &Server, site: &Site) -> Running {
     let mut run = site.leasehold(&words);
     run.env("LEASEHOLD_STORE", user.store());
     let run = site.start(run);
-    site.wait_for_waiters(1);
+    // Before that, it would ask once more, and be granted the key for its own TTL.
+    until("it can be notified", || {
+        let Reply::Array(Some(waiters)) = server.text(&["HVALS", "leasehold:w{k}k"]) else { return false };
+        waiters.iter().any(|record| record.as_text().is_some_and(|text| text.contains(" leasehold:")))
+    });
     allow(server, "-pexpire");
     site.go();
     holder.finish().silent(0);
