@@ -1,7 +1,6 @@
 //! Parses a URL into settings. No I/O, except that each connection reads a password file.
 
 pub(crate) mod access;
-pub(crate) mod channels;
 pub(crate) mod parameters;
 pub(crate) mod server;
 pub(crate) mod text;

@@ -13,7 +13,7 @@ use leasehold_core::{
     Ttl, WaitQueue, WaiterRegistry,
 };
 
-use crate::address::channels::Channels;
+use crate::address::access::Channels;
 use crate::address::parameters::Confirmation;
 use crate::connection::connect::CALLS_TO_CONNECT;
 use crate::connection::lent::Lend;

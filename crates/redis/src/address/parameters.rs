@@ -6,8 +6,8 @@ use std::time::Duration;
 use leasehold_core::{Misuse, url_duration};
 use leasehold_credentials::{Identity, Password, Secret};
 
+use super::access::Channels;
 use super::access::Protocol;
-use super::channels::Channels;
 use super::text::{ENCODE, db_number, decode, refuse};
 
 #[derive(Default)]

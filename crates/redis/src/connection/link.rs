@@ -9,7 +9,7 @@ use leasehold_core::{Channel, ConnectionId, Fault, FaultKind, Instant, Runtime, 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
-use crate::address::channels::Channels;
+use crate::address::access::Channels;
 use crate::address::server::ServerAddr;
 use crate::batch::Batches;
 use crate::connection::connect::{CALLS_TO_CONNECT, Connected};

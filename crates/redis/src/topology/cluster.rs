@@ -4,17 +4,12 @@
 //! and follows redirects. Each step is a separate request with the same attempt, so nothing is
 //! resent unnoticed.
 
-mod diagnose;
 mod learn;
 mod list;
 mod map;
 mod nodes;
 mod renew;
-mod seeds;
-mod settle;
 pub(crate) mod store;
-mod vouch;
-mod watch;
 mod way;
 
 use std::collections::HashMap;
@@ -25,7 +20,7 @@ use leasehold_core::{Claim, Fault, Instant, Misuse, Runtime, WaiterRegistry, loc
 
 use self::learn::Unlearnt;
 use self::map::Map;
-use self::seeds::Seeds;
+use self::nodes::Seeds;
 use crate::client::{Bounds, Client, InCluster, SharedState};
 use crate::fault::Faults;
 use crate::redirect::Node;

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use leasehold_core::{Fault, FaultCause, Instant, StoreFuture};
+use leasehold_core::{Fault, FaultCause, Instant, StoreFuture, WaitQueue};
 use redis::{Value, cmd};
 
 use super::Cluster;
 use super::map::Map;
 use crate::client::Client;
+use crate::client::monitor::nobody_waits;
 use crate::redirect::Node;
 use crate::slot::slot_of;
 
@@ -25,6 +26,10 @@ const NEXT_AFTER: Duration = Duration::from_millis(200);
 
 /// The interval for asking whether a node that accepts no connection still owns its slots.
 const DOUBT: Duration = Duration::from_millis(200);
+
+/// A waiter that was skipped because its subscription was unknown waits for this long, and a key
+/// may be free meanwhile.
+const LOOKS: Duration = Duration::from_nanos(WaitQueue::CLAIM_WINDOW.as_nanos() as u64 / 4);
 
 /// The last time that no node told the owners, and why.
 #[derive(Debug)]
@@ -142,6 +147,30 @@ impl Cluster {
             cluster.learns_soon.store(false, Ordering::SeqCst);
             // A caller that needs the owners gets the same fault, and reports it.
             let _ = cluster.learn(runtime.now()).await;
+        }));
+    }
+
+    /// Watches for slots that move, from now on until nobody waits.
+    ///
+    /// A waiter is notified on a connection to the node that has its queue. When the slot moves, the
+    /// queue moves with it, but nobody is subscribed at the new node, and the old node sends
+    /// nothing. Once the new owner is known, each waiter for a key that has moved asks there, with
+    /// its ticket, and gets its old place.
+    pub(super) fn watch(&self) {
+        if self.watched.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let (me, runtime) = (self.me.clone(), Arc::clone(&self.runtime));
+        self.runtime.spawn(Box::pin(async move {
+            while let Some(cluster) = me.upgrade() {
+                if nobody_waits(cluster.waiting(), &cluster.watched) {
+                    return;
+                }
+                // A caller gets the same fault, and reports it.
+                let _ = cluster.learn(runtime.now()).await;
+                drop(cluster);
+                runtime.sleep_until(runtime.now() + LOOKS).await;
+            }
         }));
     }
 

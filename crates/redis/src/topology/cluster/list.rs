@@ -1,15 +1,19 @@
-//! Lists the keys of every master that are held or waited for.
+//! Asks every master: lists its keys, marks and breaks, and diagnoses it.
 
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
-use leasehold_core::{BreakRecord, Fault, Key, KeyState, Marked, ScanPage, ScanPosition};
+use leasehold_core::{
+    BreakRecord, Diagnosis, Fault, Finding, Key, KeyState, Marked, ScanPage, ScanPosition, Severity,
+    StoreRole,
+};
 
 use super::Cluster;
+use crate::diagnose::remedied;
 use crate::redirect::Node;
 use crate::requests::list::among_others;
 use crate::requests::remembered::{Remembered, breaks_of, marks_of};
-use crate::slot::Side;
+use crate::slot::{SLOTS, Side};
 
 impl Cluster {
     /// All masters at once, so that those that hang delay it only once. Returns a fault for each that
@@ -109,5 +113,39 @@ impl Cluster {
             listed.push(at_node.inspect_err(|_| self.learn_later())?);
         }
         Ok((listed, gone))
+    }
+
+    /// One master after the other; one that does not answer is reported, and the others are
+    /// examined nevertheless.
+    pub(super) async fn diagnose(&self, role: StoreRole) -> Diagnosis {
+        let mut brought = Diagnosis::default();
+        let at = self.faults.place();
+        if let Err(fault) = self.learn(self.runtime.now()).await {
+            let why = "without any of them nobody knows where keys are";
+            let finding = Finding::new(Severity::Unsafe, "reach", &at, &fault.reason, why);
+            let advice = "see that the nodes of the URL run and can be reached from here";
+            brought.findings.push(remedied(finding, &fault, &self.faults, advice));
+            return brought;
+        }
+        let (masters, unserved) = {
+            let known = self.known();
+            (known.map.masters(), known.map.unserved())
+        };
+        let count = masters.len();
+        brought.findings.push(Finding::note("cluster", &at, format_args!("{count} masters serve slots")));
+        if unserved > 0 {
+            let what = format!("{unserved} of {SLOTS} slots have no master");
+            let why = "no lock in these slots is granted or renewed; nor in any other slot, if cluster-require-full-coverage is yes";
+            brought.findings.push(
+                Finding::new(Severity::Unsafe, "cluster", &at, what, why)
+                    .advice("give them to a master: redis-cli --cluster fix HOST:PORT"),
+            );
+        }
+        for node in masters {
+            let Diagnosis { findings, clocks, .. } = self.client(&node).diagnose(role).await;
+            brought.findings.extend(findings);
+            brought.clocks.extend(clocks);
+        }
+        brought
     }
 }
