@@ -12,9 +12,9 @@ use leasehold_core::{
 };
 
 use super::flag::ProcessId;
-use super::outage::Outage;
-use super::watched::Watched;
+use super::world_runtime::Watched;
 use super::world_runtime::WorldRuntime;
+use super::world_state::Outage;
 use super::world_state::WorldState;
 use crate::memory::MemoryStore;
 

@@ -63,16 +63,14 @@
 
 mod flag;
 mod link;
-mod outage;
 mod process;
-mod watched;
 mod world;
 mod world_runtime;
 mod world_state;
 
-pub use outage::Outage;
 pub use process::Process;
 pub use world::World;
+pub use world_state::Outage;
 
 #[cfg(doc)]
 use crate::Locks;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use leasehold_core::{AdminStore as _, BreakNote, HolderInfo, InspectStore as _, Key, KeyState, LeaseBreak};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::outage::Outage;
 use super::process::Process;
 use super::world_runtime::WorldRuntime;
+use super::world_state::Outage;
 use super::world_state::WorldState;
 use crate::memory::MemoryStore;
 use crate::runtime::{block_on, lease_clock};
