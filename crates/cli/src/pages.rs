@@ -11,7 +11,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
 use crate::exit::{End, Failure};
-use crate::topic::{TOPICS, Topic};
+use crate::help::{TOPICS, Topic};
 
 /// Write the manual pages, and the completions for bash, zsh and fish, into a directory
 ///

@@ -1,21 +1,21 @@
 //! The store of the locks: its URL, who named it, and connecting to it.
 
-use std::env::{self, VarError};
-use std::fmt;
+use std::env::VarError;
 use std::pin::pin;
 use std::time::Duration;
+use std::{env, fmt};
 
 use leasehold::{AnyStore, ConnectError, Key, Locks, LocksBuilder, Misuse, Ttl};
+use nix::unistd::{Uid, User};
 use tokio::time::timeout;
 
 use crate::args::{KeyArgs, PrefixArgs, StoreArgs};
-use crate::default_store::{self, default_store};
-use crate::environment;
 use crate::exit::Failure;
 use crate::keys::{beginning, only_key};
 use crate::options::{or_variable, time_of};
-use crate::say;
+use crate::store_url::StoreUrl;
 use crate::stores::Stores;
+use crate::{environment, say};
 
 #[derive(Clone, Debug)]
 pub(crate) struct StoreLocation {
@@ -187,7 +187,7 @@ impl StoreLocation {
         if quiet {
             return;
         }
-        if let Some(name) = default_store::other_user_of_sudo().filter(|_| self.origin == Origin::Nobody) {
+        if let Some(name) = other_user_of_sudo().filter(|_| self.origin == Origin::Nobody) {
             say::line(format_args!(
                 "{} is the store of this user, and not the one of {name}: they do not exclude each other",
                 self.store
@@ -261,4 +261,22 @@ impl KeyArgs {
     pub(crate) fn resolve(self) -> Result<(Key, StoreLocation), Failure> {
         Ok((only_key(self.keys, self.place.naming)?, StoreLocation::of(self.place.store)?))
     }
+}
+
+/// This user's file store on this machine, in the home directory of the effective user in the user
+/// database.
+fn default_store() -> Result<StoreUrl, Failure> {
+    let home = leasehold_file::home().map_err(|fact| {
+        Failure::usage(format!(
+            "{fact}, so there is no default store: name one with --store or LEASEHOLD_STORE"
+        ))
+    })?;
+    Ok(StoreUrl::file(&home.join(".local/state/leasehold/leases.db")))
+}
+
+/// The user who called sudo to run this as another user, whose default store is a different one.
+fn other_user_of_sudo() -> Option<String> {
+    let name = env::var("SUDO_USER").ok().filter(|name| !name.is_empty())?;
+    let is_same = matches!(User::from_name(&name), Ok(Some(entry)) if entry.uid == Uid::effective());
+    (!is_same).then_some(name)
 }

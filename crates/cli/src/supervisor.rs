@@ -14,7 +14,6 @@ mod fuzzed;
 #[cfg_attr(target_os = "linux", path = "supervisor/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "supervisor/bsd.rs")]
 mod kernel;
-mod launching;
 mod lease_end;
 mod link;
 mod order;
@@ -47,7 +46,7 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 pub(crate) fn play(mut words: impl Iterator<Item = OsString>) -> bool {
     match words.next() {
         Some(name) if name == starting::SUPERVISOR => mind(words),
-        Some(name) if name == starting::LAUNCHER => launching::launch(words),
+        Some(name) if name == starting::LAUNCHER => starting::launch(words),
         _ => return false,
     }
     true

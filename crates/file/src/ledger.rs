@@ -1,8 +1,7 @@
 //! The ledger: serves requests on the file, each in one transaction, for callers that block.
 
 mod baseline;
-mod list;
-mod remembered;
+mod looking;
 
 use std::fmt;
 use std::path::Path;

@@ -6,24 +6,19 @@
 
 mod asking;
 mod attempts;
-mod baseline;
 mod batch_request;
 mod batching;
 mod breaking;
 mod calls;
 mod diagnosing;
-mod health;
 mod keeping;
 mod looking;
 mod marking;
 mod member;
-mod member_notices;
 mod releasing;
 mod state;
-mod transferring;
 mod undoing;
 mod url;
-mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -215,7 +210,7 @@ impl Store for QuorumStore {
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        Box::pin(waiting::woken(&self.quorum, attempt))
+        Box::pin(asking::woken(&self.quorum, attempt))
     }
 
     fn parts(&self) -> Parts<'_> {

@@ -26,7 +26,6 @@ mod store;
 mod table;
 mod tls;
 mod transaction;
-mod transaction_error;
 mod version;
 mod worker;
 

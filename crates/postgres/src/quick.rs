@@ -21,12 +21,12 @@ use leasehold_core::{
 use tokio_postgres::{Client, Row};
 
 use crate::channel;
+use crate::fault::TransactionError;
 use crate::fault::is_refused_at_once;
 use crate::push;
 use crate::table::row::Columns;
 use crate::table::ticket;
 use crate::transaction::Scope;
-use crate::transaction_error::TransactionError;
 
 /// The requests of a batch that are worth trying here.
 #[derive(Debug, Default)]

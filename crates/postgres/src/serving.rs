@@ -7,9 +7,9 @@ use std::time::Duration;
 use leasehold_core::{Request, Served, Stamp};
 use tokio_postgres::Client;
 
+use crate::fault::TransactionError;
 use crate::quick::{Answered, Quick};
 use crate::transaction::{RowWait, Scope};
-use crate::transaction_error::TransactionError;
 
 /// How long a transaction of a test may take: longer than any that is not stuck.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -1,7 +1,6 @@
 //! The store on PostgreSQL.
 
 mod looking;
-mod remembered;
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -21,13 +20,13 @@ use tokio_postgres::types::Type;
 use crate::address::Address;
 use crate::blocked::Blocked;
 use crate::fault::Faults;
+use crate::fault::TransactionError;
 use crate::listener::{self, Listening};
 use crate::push_monitor::PushMonitor;
 use crate::readings::Readings;
 use crate::sql::interval;
 use crate::table::bytes;
 use crate::transaction::Scope;
-use crate::transaction_error::TransactionError;
 use crate::worker::{self, Asked, Inner, Job};
 
 /// Extracts the answer to a request.

@@ -19,8 +19,8 @@ use tokio_postgres::{Client, Row};
 
 use self::row::Columns;
 use crate::channel;
+use crate::fault::TransactionError;
 use crate::sql::{Parameter, Sql};
-use crate::transaction_error::TransactionError;
 
 pub(crate) use self::save::{Changes, save};
 pub(crate) use self::wait_queue::ticket;

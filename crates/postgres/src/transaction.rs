@@ -15,10 +15,10 @@ use leasehold_core::{
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
+use crate::fault::TransactionError;
 use crate::sql::Sql;
 use crate::table::row::Columns;
 use crate::table::{Changes, Loaded, Requester, Selection, keep_checked, load, save};
-use crate::transaction_error::TransactionError;
 
 /// The inputs of a transaction other than its requests.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use leasehold_core::Fault;
 use tokio_postgres::Row;
 
 use crate::fault::Faults;
+use crate::fault::TransactionError;
 use crate::table::row::Columns;
-use crate::transaction_error::TransactionError;
 
 /// The version of the tables that this program makes. A change that only adds to them keeps older
 /// programs working, because no statement names a column that it does not need.

@@ -21,6 +21,7 @@ use crate::address::Address;
 use crate::blocked::Blocked;
 use crate::channel;
 use crate::connect::{Live, OnNotification, connect};
+use crate::fault::TransactionError;
 use crate::fault::{Faults, is_blocked, is_conflict, is_queue_full, is_standby};
 use crate::push::{self, PushMessage};
 use crate::push_monitor::PushMonitor;
@@ -28,7 +29,6 @@ use crate::quick::{Answered, Quick};
 use crate::readings::Readings;
 use crate::table::row::Columns;
 use crate::transaction::{Done, RowWait, Scope};
-use crate::transaction_error::TransactionError;
 use crate::version;
 
 /// The state that a store's tasks share.

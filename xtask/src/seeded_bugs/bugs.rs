@@ -1046,7 +1046,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a user of sudo is not warned of its other default store",
-        file: "crates/cli/src/default_store.rs",
+        file: "crates/cli/src/store_location.rs",
         from: "    (!is_same).then_some(name)",
         to: "    (!is_same && name.is_empty()).then_some(name)",
         tests: &[(Run, "init::a_run_under_sudo_says_that_roots_default_store_is_another_one")],

@@ -4,8 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ClockSeen, Diagnosis, Fence, Finding, Records, Severity, StoreRole};
+use leasehold_core::{
+    Ballot, Baseline, BaselineStore, ClockSeen, Diagnosis, Fence, Finding, HoldAnswer, Records, Severity,
+    StoreFuture, StoreRole, Vote,
+};
 
+use super::QuorumStore;
 use super::state::QuorumState;
 
 /// The time limit for diagnosing one member: many small requests, each with a time limit.
@@ -124,6 +128,27 @@ fn clocks(at: &Arc<str>, max_ttl: Duration, clocks: &[ClockSeen]) -> Option<Find
     );
     let finding = Finding::new(severity, "clocks", at, what, why);
     Some(finding.advice("have NTP keep the clocks of all members: timedatectl set-ntp true on each"))
+}
+
+impl BaselineStore for QuorumStore {
+    /// Calls all members at once. It does not report members as down: a name that a slow member
+    /// still has from the last time is not an outage.
+    fn run_baseline<'a>(&'a self, what: &'a Baseline) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mut heard = self.quorum.in_tasks(|_, member| {
+                let (store, what) = (member.store.clone(), what.clone());
+                async move { store.baseline()?.run_baseline(&what).await }
+            });
+            let mut ballot = Ballot::new(self.quorum.members.len());
+            while let Some((nth, done)) = heard.recv().await {
+                ballot.handle(nth, done.map(|()| HoldAnswer::Done));
+                if ballot.vote() == Vote::Done {
+                    break;
+                }
+            }
+            self.quorum.verdict(&ballot, "answered").map(drop)
+        })
+    }
 }
 
 #[cfg(test)]

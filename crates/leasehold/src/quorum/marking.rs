@@ -1,11 +1,12 @@
-//! Marks in a quorum, as a majority of the members remembers them.
+//! Changes at all members that a majority decides: marks, and transfers to another holder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Fault, HoldAnswer, Key, Mark, MarkStore, Marked, QuorumReport, Stamp, Store, StoreFuture,
+    Attempt, Fault, Fence, HoldAnswer, Key, Mark, MarkStore, Marked, QuorumReport, Stamp, Store, StoreFuture,
+    Successor, TransferStore,
 };
 
 use super::QuorumStore;
@@ -84,4 +85,27 @@ fn latest(answers: &[Marked]) -> Marked {
     let now = clocks[(clocks.len() - 1) / 2];
     let marks = answers.iter().filter_map(|answer| answer.mark.clone());
     Marked { mark: marks.max_by_key(|mark| (mark.at, mark.fence)), now }
+}
+
+impl TransferStore for QuorumStore {
+    /// Makes the successor the holder at all members, and returns the majority's answer. Two
+    /// majorities have a member in common, so at most one of several successors has one.
+    fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
+        Box::pin(async move {
+            let change = |store: Arc<dyn Store>, there: Attempt| {
+                // The holder has another id at each member; whoever asks for itself asks for that one.
+                let holder = if successor.holder == attempt.holder { there.holder } else { successor.holder };
+                let successor = Successor { holder, ..successor.clone() };
+                async move { store.transfers()?.transfer(&there, &successor).await }
+            };
+            let ballot = self.quorum.change_all(attempt, change).await;
+            // The attempt is not forgotten: its caller gives it up, and its id differs from member
+            // to member.
+            self.quorum.verdict_on(attempt, &ballot, "transferred")
+        })
+    }
+
+    fn adopted(&self, successor: &Attempt, fence: Fence) {
+        self.quorum.enter(successor, |machine| machine.handle_transferred(fence));
+    }
 }

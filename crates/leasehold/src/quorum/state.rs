@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::attempts::{Attempts, SharedAttempt};
 use super::batch_request::Waiting;
-use super::health::Health;
+use super::member::Health;
 use super::member::Member;
 use crate::recent::Recent;
 

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
+use crate::fault::TransactionError;
 use crate::sql::Sql;
 use crate::table::row::Columns;
-use crate::transaction_error::TransactionError;
 
 /// The facts that the server tells us.
 #[derive(Clone, Debug, Default)]

@@ -6,10 +6,10 @@ use tokio_postgres::{Client, Row};
 
 use super::Chosen;
 use crate::channel;
+use crate::fault::TransactionError;
 use crate::sql::{Parameter, interval};
 use crate::table::bytes;
 use crate::transaction::Scope;
-use crate::transaction_error::TransactionError;
 
 pub(super) async fn grant(
     client: &Client,

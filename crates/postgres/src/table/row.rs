@@ -4,7 +4,7 @@ use leasehold_core::{Fence, Holder, Key, Label, Stamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
-use crate::transaction_error::TransactionError;
+use crate::fault::TransactionError;
 
 /// The columns of a row.
 pub(crate) struct Columns<'a>(pub(crate) &'a Row);

@@ -9,8 +9,8 @@ use tokio_postgres::types::Type;
 
 use super::{bytes, has_row, micros, number};
 use crate::channel;
+use crate::fault::TransactionError;
 use crate::sql::{Parameter, Sql, interval};
-use crate::transaction_error::TransactionError;
 
 /// The row of a key, which has everything about it except its waiters and its shares.
 #[derive(Debug)]

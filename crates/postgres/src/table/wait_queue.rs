@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use super::Loaded;
 use super::row::Columns;
 use crate::channel;
-use crate::transaction_error::TransactionError;
+use crate::fault::TransactionError;
 
 type QueueSlot = (Ticket, Holder);
 
