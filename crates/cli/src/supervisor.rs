@@ -16,8 +16,7 @@ mod fuzzed;
 mod kernel;
 mod lease_end;
 mod link;
-mod order;
-mod report;
+mod messages;
 mod starting;
 
 use std::ffi::OsString;
@@ -35,8 +34,7 @@ use self::kernel::Wakes;
 pub(crate) use self::kernel::{Handle, SHARES_OUR_GROUP, counter, is_stopped, pair};
 pub(crate) use self::lease_end::LeaseEnd;
 pub(crate) use self::link::{begin, receive_news, send_order};
-pub(crate) use self::order::Order;
-pub(crate) use self::report::{Outcome, Report, Stop, SupervisorReport};
+pub(crate) use self::messages::{Order, Outcome, Report, Stop, SupervisorReport};
 pub(crate) use self::starting::Start;
 
 /// poll(2) uses a clock that stops while the machine sleeps, and a lease does not.

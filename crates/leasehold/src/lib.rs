@@ -57,11 +57,9 @@ mod baseline;
 pub mod blocking;
 mod breaking;
 mod builder;
-mod connecting;
 mod diagnose;
 mod error;
 mod event;
-mod events;
 #[cfg(feature = "redis")]
 mod lending;
 mod lock;
@@ -93,8 +91,7 @@ pub use any_store::AnyStore;
 pub use breaking::BreakError;
 pub use builder::LocksBuilder;
 pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
-pub use event::{Event, RequestInfo};
-pub use events::Events;
+pub use event::{Event, Events, RequestInfo};
 pub use leasehold_core::{
     Backoff, BreakNote, BreakRecord, Claim, Drift, Fault, FaultCause, FaultKind, Fence, Finding, Holder,
     HolderInfo, Key, KeyState, Label, Loss, Mark, Marked, MemberVote, Misuse, Mode, Owner, QuorumReport,

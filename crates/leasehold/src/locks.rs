@@ -7,8 +7,7 @@ use std::time::Duration;
 use leasehold_core::{Claim, Escaped, Fault, Key, KeyState, Misuse};
 
 use crate::error::{CloseError, ConnectError, InspectError};
-use crate::event::Event;
-use crate::events::Events;
+use crate::event::{Event, Events};
 use crate::lock::{Defaults, Held};
 use crate::mutex::Mutex;
 use crate::naming::Names;

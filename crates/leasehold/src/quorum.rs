@@ -17,7 +17,6 @@ mod marking;
 mod member;
 mod releasing;
 mod state;
-mod undoing;
 mod url;
 
 use std::sync::Arc;

@@ -11,8 +11,7 @@ use leasehold_core::{Fault, locked};
 use tokio::sync::broadcast::{self, Sender};
 
 use crate::error::LockError;
-use crate::event::Event;
-use crate::events::Events;
+use crate::event::{Event, Events};
 
 #[cfg(feature = "metrics")]
 mod meter;

@@ -13,8 +13,6 @@ mod quarantine;
 mod replicas;
 mod sample;
 mod sentinels;
-mod times;
-mod version;
 
 use std::sync::Arc;
 
@@ -85,7 +83,7 @@ impl DiagnosisRun<'_> {
         let (setting, findings) = (&self.setting, &mut self.brought.findings);
         findings.extend(facts.unknown(setting));
         if facts.has_info {
-            findings.push(version::judge(setting, &facts));
+            findings.push(facts::version(setting, &facts));
             findings.push(eviction::judge(setting, &facts));
             findings.extend(persistence::judge(setting, &facts));
             findings.extend(replicas::judge(setting, &facts));

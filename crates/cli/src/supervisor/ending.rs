@@ -1,7 +1,7 @@
 //! Decides when the command must be asked to end, and when it must be killed. Pure: the time is an
 //! argument, in nanoseconds of the lease clock.
 
-use super::order::Order;
+use super::messages::Order;
 
 #[derive(Clone, Debug)]
 pub(super) struct Ending {

@@ -13,8 +13,8 @@ use rustix::net::{
 };
 
 use super::kernel::{BEYOND_RECORD, RECEIVES, SENDS, received};
-use super::order::Order;
-use super::report::SupervisorReport;
+use super::messages::Order;
+use super::messages::SupervisorReport;
 
 /// The descriptors that the supervisor gets with the first order.
 #[derive(Debug)]

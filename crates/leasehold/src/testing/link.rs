@@ -11,10 +11,10 @@ use leasehold_core::{
     Wake, locked,
 };
 
-use super::flag::ProcessId;
 use super::world_runtime::Watched;
 use super::world_runtime::WorldRuntime;
 use super::world_state::Outage;
+use super::world_state::ProcessId;
 use super::world_state::WorldState;
 use crate::memory::MemoryStore;
 

@@ -61,7 +61,6 @@
 //! here, only the locks stop: the program's own code continues, so that a test can see what it does
 //! with a guard that it had before.
 
-mod flag;
 mod link;
 mod process;
 mod world;

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::flag::ProcessId;
 use super::link::Link;
 use super::world_runtime::WorldRuntime;
 use super::world_state::Outage;
+use super::world_state::ProcessId;
 use super::world_state::WorldState;
 use crate::memory::MemoryStore;
 use crate::runtime::TokioRuntime;

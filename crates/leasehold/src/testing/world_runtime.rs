@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Instant, Runtime};
 
-use super::flag::{Flag, ProcessId};
 use super::world_state::WorldState;
+use super::world_state::{Flag, ProcessId};
 use crate::runtime::TokioRuntime;
 
 /// The wall clock's time when a world begins: the same in every run, so that fences are the same

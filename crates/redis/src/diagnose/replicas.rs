@@ -1,9 +1,14 @@
-//! Checks what a failover would lose.
+//! Judges the replicas of a server, and compares its clock and theirs with ours.
 
-use leasehold_core::{Finding, Severity, StoreRole};
+use std::sync::Arc;
 
-use super::diagnosis_run::Setting;
+use leasehold_core::{Fault, Finding, RoundTrips, Severity, StoreRole};
+use redis::cmd;
+
+use super::diagnosis_run::{DiagnosisRun, Setting};
 use super::facts::{Facts, Replica};
+use crate::client::Source;
+use crate::reply::time_of;
 
 const ABOUT: &str = "replicas";
 
@@ -87,6 +92,42 @@ fn late(setting: &Setting, replica: &Replica) -> Option<Finding> {
     let why = "should it take the master's place now, it would not know the locks that are held";
     let advice = "see its log, its load, and the network between the two";
     Some(setting.finding(Severity::Warning, "lag", what, why).advice(advice))
+}
+
+impl DiagnosisRun<'_> {
+    pub(super) async fn times(&mut self) -> Result<(), Fault> {
+        let (at, client) = (Arc::clone(&self.setting.at), self.client);
+        let mut trips = RoundTrips::to(&at, &*client.runtime);
+        for _ in 0..RoundTrips::COUNT {
+            let sent = trips.asks();
+            let heard = self.ask(vec![cmd("TIME")]).await?.pop();
+            trips.hears(sent, heard.and_then(Result::ok).and_then(|value| time_of(&value)));
+        }
+        let why = "fences are counted on from the server's clock, and `every` goes by it: if it is wrong, setting it right may repeat \
+                   a fence after a loss of the server's state, or shift a period";
+        trips.tell(client.call_limit, why, &mut self.brought);
+        Ok(())
+    }
+
+    /// A replica that takes the place of its master ends leases by its own clock. One that serves a
+    /// quorum abstains then.
+    pub(super) async fn times_of_replicas(&mut self, facts: &Facts) {
+        let (Source::Ours(link), StoreRole::Alone) = (&self.client.source, self.setting.role) else { return };
+        for replica in facts.replicas() {
+            let at = format!("{} (replica at {})", self.client.faults.place(), replica.place).into();
+            let mut trips = RoundTrips::to(&at, &*self.client.runtime);
+            let sent = trips.asks();
+            match link.topology.connector.time_at(&replica.place).await {
+                Ok(time) => trips.hears(sent, Some(time)),
+                Err(fault) => {
+                    let what = format!("not compared: {}", fault.reason);
+                    self.brought.findings.push(Finding::note("clock", &at, what));
+                }
+            }
+            let why = "if it takes the place of its master and its clock is ahead, leases end before their holders expect it";
+            self.brought.findings.extend(trips.clock(why));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use std::cmp::Ordering;
 use leasehold_core::{Attempt, Fence, Key, LastFence, Stamp, Ttl};
 use redis::Value;
 
-use super::call::Call;
-use super::texts::{BATCH, BATCH_RENEW, MEMBER_BATCH, MEMBER_BATCH_RENEW};
+use super::call::{BATCH, BATCH_RENEW, Call, MEMBER_BATCH, MEMBER_BATCH_RENEW};
 use crate::reply::strange;
 use crate::slot::{FenceKeys, MEMBER_KEY, Side, Sides, member_key_in, segment, slot_of, tag_of};
 use crate::wire::{self, Flag, number};

@@ -7,10 +7,9 @@ use leasehold_core::{
     WaitQueue,
 };
 
-use super::call::{Call, Script};
-use super::texts::{
-    BREAK, GRANT, INSPECT, LOCKED, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, MEMBER_TRANSFER, OPEN, RAISE,
-    REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW, SURVEY, TRANSFER, VOUCH,
+use super::call::{
+    BREAK, Call, GRANT, INSPECT, LOCKED, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, MEMBER_TRANSFER, OPEN,
+    RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW, SURVEY, Script, TRANSFER, VOUCH,
 };
 use crate::slot::{FenceKeys, MEMBER_KEY, Side, Sides, member_key_in, side_key, slot_of};
 use crate::wire;
