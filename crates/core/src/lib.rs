@@ -88,8 +88,8 @@ pub use quorum::{
 pub use quorum_report::{MemberVote, QuorumReport};
 pub use records::{Content, LastFence, Lock, QueueChanges, Records};
 pub use request::{
-    Answer, BreakAnswer, GrantAnswer, HoldAnswer, Push, PushEvent, QueuePosition, RaiseAnswer, Request,
-    Served, Wait,
+    Answer, BreakAnswer, GrantAnswer, HoldAnswer, Push, PushEvent, QueuePosition, RaiseAnswer, ReadAnswer,
+    Request, Served, Wait,
 };
 pub use round::{Ballot, Round, RoundAction, Vote, majority_of, shown_by_a_majority};
 pub use round_trips::{RoundTrips, TripStart};
@@ -102,6 +102,6 @@ pub use store::{
     MemberStore, Parts, ProcessStore, Store, StoreFuture, TransferStore, VotingStore, WaitMode, Wake,
 };
 pub use transfer::TransferToken;
-pub use ttl::{Ttl, url_duration};
+pub use ttl::{Ttl, call_limit, url_duration};
 pub use wait_queue::{Channel, Nonce, QueueEntry, Ticket, Unclaimed, WaitQueue};
 pub use waiting::{Proof, WaiterRegistry};

@@ -4,8 +4,8 @@ use std::slice;
 use std::time::Duration;
 
 use crate::{
-    Attempt, Channel, Fence, Holder, HolderInfo, Key, KeyState, LeaseBreak, Mark, Marked, Nonce, Proposal,
-    Stamp, Successor, Ticket, Ttl,
+    Attempt, Channel, Fault, Fence, Holder, HolderInfo, Key, KeyState, LeaseBreak, Mark, Marked, Nonce,
+    Proposal, Stamp, Successor, Ticket, Ttl,
 };
 
 /// A request to a store.
@@ -166,6 +166,31 @@ pub enum Answer {
         /// For how long.
         left: Duration,
     },
+}
+
+impl Answer {
+    /// The fault of the store of this name if this is not of the kind that the request asks for.
+    #[must_use]
+    pub fn refused(&self, store: &str) -> Fault {
+        match self {
+            Self::Quarantined { left } => Fault::quarantined(store, *left),
+            _ => Fault::lasting(store, "the answer is to another request: this is a fault in leasehold-core"),
+        }
+    }
+}
+
+/// Extracts the answer of one kind, at the store of this name.
+pub type ReadAnswer<T> = fn(Answer, &str) -> Result<T, Fault>;
+
+/// The [`ReadAnswer`] for a variant of [`Answer`].
+#[macro_export]
+macro_rules! read_answer {
+    ($kind:ident) => {
+        |answer, store| match answer {
+            $crate::Answer::$kind(answer) => Ok(answer),
+            other => Err(other.refused(store)),
+        }
+    };
 }
 
 /// The answer to a request for a grant.

@@ -112,6 +112,15 @@ impl fmt::Debug for Ttl {
     }
 }
 
+/// How long a server may take to answer about a lease of this TTL, if that is `longest` at most.
+///
+/// Small compared with the TTL: a quarter of it, so that a renewal can be retried, but at least what
+/// a slow network needs.
+#[must_use]
+pub fn call_limit(longest: Duration, ttl: Ttl) -> Duration {
+    longest.min((ttl.duration() / 4).max(Duration::from_millis(50)))
+}
+
 /// Reads a whole number with its unit, such as `500ms`, `30s` or `2m`; `None` for anything else.
 #[must_use]
 pub fn url_duration(text: &str) -> Option<Duration> {

@@ -4,15 +4,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Answer, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakRecord, Diagnosis,
     Drift, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, LeaseBreak, Limits, Mark,
-    MarkStore, Marked, MemberStore, Misuse, Notices, Parts, ProcessStore, RaiseAnswer, Request, Runtime,
-    Store, StoreFuture, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake, locked,
+    MarkStore, Marked, MemberStore, Misuse, Notices, Parts, ProcessStore, RaiseAnswer, ReadAnswer, Request,
+    Runtime, Store, StoreFuture, StoreRole, Successor, TransferStore, Wait, WaitMode, Wake, locked,
+    read_answer,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -24,18 +24,6 @@ use crate::ledger::Ledger;
 use crate::notifier::Notifier;
 use crate::queue::Queue;
 use crate::worker::StoreWorker;
-
-/// Extracts the answer to a request.
-type Read<T> = fn(Answer, &FileStore) -> Result<T, Fault>;
-
-macro_rules! read {
-    ($kind:ident) => {
-        |answer, store| match answer {
-            Answer::$kind(answer) => Ok(answer),
-            other => Err(store.refused(&other)),
-        }
-    };
-}
 
 /// Locks between the processes of this machine, in a file.
 ///
@@ -138,13 +126,13 @@ impl FileStore {
     }
 
     /// Serves one request, and extracts the answer.
-    async fn serve_one<T>(&self, request: Request, read: Read<T>) -> Result<T, Fault> {
+    async fn serve_one<T>(&self, request: Request, read: ReadAnswer<T>) -> Result<T, Fault> {
         let mut answers = self.serve(vec![request]).await?;
-        read(answers.remove(0), self)
+        read(answers.remove(0), &self.name)
     }
 
     /// The same, directly if nothing has to be waited for.
-    async fn serve_at_once<T>(&self, request: Request, read: Read<T>) -> Result<T, Fault> {
+    async fn serve_at_once<T>(&self, request: Request, read: ReadAnswer<T>) -> Result<T, Fault> {
         let queue = self.queue()?;
         let mut requests = [request];
         let served = self.directly(&queue, |worker| worker.serve(&mut requests, &queue, Patience::AtOnce));
@@ -152,26 +140,15 @@ impl FileStore {
             Some(served) => served?,
             None => self.serve(requests.into()).await?,
         };
-        read(answers.remove(0), self)
+        read(answers.remove(0), &self.name)
     }
 
     /// Serves several requests of a kind, all or none.
-    async fn serve_each<T>(&self, requests: Vec<Request>, read: Read<T>) -> Vec<Result<T, Fault>> {
+    async fn serve_each<T>(&self, requests: Vec<Request>, read: ReadAnswer<T>) -> Vec<Result<T, Fault>> {
         let count = requests.len();
         match self.serve(requests).await {
-            Ok(answers) => answers.into_iter().map(|answer| read(answer, self)).collect(),
+            Ok(answers) => answers.into_iter().map(|answer| read(answer, &self.name)).collect(),
             Err(fault) => (0..count).map(|_| Err(fault.clone())).collect(),
-        }
-    }
-
-    /// The fault for an answer that does not match the request.
-    fn refused(&self, answer: &Answer) -> Fault {
-        match answer {
-            Answer::Quarantined { left } => Fault::quarantined(&self.name, *left),
-            _ => Fault::lasting(
-                &self.name,
-                "the answer is to another request: this is a fault in leasehold-core",
-            ),
         }
     }
 
@@ -226,7 +203,7 @@ impl Store for FileStore {
             };
             let waits = wait.is_some();
             let request = Request::Grant { attempt: attempt.clone(), wait, not_after: None };
-            let answer = self.serve_at_once(request, read!(Grant)).await;
+            let answer = self.serve_at_once(request, read_answer!(Grant)).await;
             if waits && answer.as_ref().is_err_and(|fault| fault.kind != FaultKind::Passing) {
                 // It will not be given up, because nothing of it is left.
                 self.notifier.waiting.leave(attempt.holder, self.runtime.now());
@@ -238,13 +215,13 @@ impl Store for FileStore {
     /// All in one transaction.
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         let requests = attempts.iter().cloned().map(Request::Renew).collect();
-        Box::pin(self.serve_each(requests, read!(Renew)))
+        Box::pin(self.serve_each(requests, read_answer!(Renew)))
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
         Box::pin(async move {
             self.notifier.waiting.leave(attempt.holder, self.runtime.now());
-            self.serve_at_once(Request::Release(attempt.clone()), read!(Release)).await
+            self.serve_at_once(Request::Release(attempt.clone()), read_answer!(Release)).await
         })
     }
 
@@ -291,11 +268,11 @@ impl MemberStore for FileStore {
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         let request = |attempt| Request::Rejoin { attempt, not_after: None };
         let requests = attempts.iter().cloned().map(request).collect();
-        Box::pin(self.serve_each(requests, read!(Rejoin)))
+        Box::pin(self.serve_each(requests, read_answer!(Rejoin)))
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
-        Box::pin(self.serve_one(Request::Raise(attempt.clone()), read!(Raise)))
+        Box::pin(self.serve_one(Request::Raise(attempt.clone()), read_answer!(Raise)))
     }
 }
 
@@ -303,13 +280,13 @@ impl TransferStore for FileStore {
     fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         let request =
             Request::Transfer { attempt: attempt.clone(), successor: successor.clone(), not_after: None };
-        Box::pin(self.serve_one(request, read!(Transfer)))
+        Box::pin(self.serve_one(request, read_answer!(Transfer)))
     }
 }
 
 impl InspectStore for FileStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
-        Box::pin(self.serve_one(Request::Inspect(key.clone()), read!(Inspect)))
+        Box::pin(self.serve_one(Request::Inspect(key.clone()), read_answer!(Inspect)))
     }
 
     /// The state at one moment, in one transaction that does not block writers.
@@ -339,11 +316,11 @@ impl MarkStore for FileStore {
         keep: Duration,
     ) -> StoreFuture<'a, HoldAnswer> {
         let request = Request::Mark { attempt: attempt.clone(), mark: mark.clone(), keep };
-        Box::pin(self.serve_one(request, read!(Mark)))
+        Box::pin(self.serve_one(request, read_answer!(Mark)))
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
-        Box::pin(self.serve_one(Request::Marked(key.clone()), read!(Marked)))
+        Box::pin(self.serve_one(Request::Marked(key.clone()), read_answer!(Marked)))
     }
 
     fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
@@ -360,7 +337,7 @@ impl MarkStore for FileStore {
 impl AdminStore for FileStore {
     fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
         let request = Request::Break { key: key.clone(), lease: lease.clone() };
-        Box::pin(self.serve_one(request, read!(Break)))
+        Box::pin(self.serve_one(request, read_answer!(Break)))
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {

@@ -21,8 +21,7 @@ use leasehold_core::{
 use tokio_postgres::{Client, Row};
 
 use crate::channel;
-use crate::fault::TransactionError;
-use crate::fault::is_refused_at_once;
+use crate::fault::{TransactionError, is_refused_at_once};
 use crate::push;
 use crate::table::row::Columns;
 use crate::table::ticket;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use leasehold_core::{
     Answer, Attempt, Baseline, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
     HoldAnswer, InDoubtGrants, Limits, MemberStore, Misuse, Nonce, NoticeBus, Parts, Proof, RaiseAnswer,
-    Request, Runtime, Store, StoreFuture, Successor, TransferStore, Ttl, Wait, WaitMode, WaitQueue,
-    WaiterRegistry, Wake, locked,
+    ReadAnswer, Request, Runtime, Store, StoreFuture, Successor, TransferStore, Ttl, Wait, WaitMode,
+    WaitQueue, WaiterRegistry, Wake, call_limit, locked, read_answer,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;
@@ -19,8 +19,7 @@ use tokio_postgres::types::Type;
 
 use crate::address::Address;
 use crate::blocked::Blocked;
-use crate::fault::Faults;
-use crate::fault::TransactionError;
+use crate::fault::{Faults, TransactionError};
 use crate::listener::{self, Listening};
 use crate::push_monitor::PushMonitor;
 use crate::readings::Readings;
@@ -28,20 +27,6 @@ use crate::sql::interval;
 use crate::table::bytes;
 use crate::transaction::Scope;
 use crate::worker::{self, Asked, Inner, Job};
-
-/// Extracts the answer to a request.
-type Read<T> = fn(Answer, &Faults) -> Result<T, Fault>;
-
-/// Extracts answers of one kind.
-macro_rules! read {
-    ($kind:ident) => {
-        |answer, faults| match answer {
-            leasehold_core::Answer::$kind(answer) => Ok(answer),
-            other => Err($crate::store::refused(&other, faults)),
-        }
-    };
-}
-use read;
 
 /// Leases in a PostgreSQL database, in tables of a separate schema, on the clock of the server.
 ///
@@ -145,7 +130,7 @@ impl PostgresStore {
 
     /// The time limit for an answer about a lease of this TTL.
     fn limit(&self, ttl: Ttl) -> Duration {
-        self.inner.address.call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
+        call_limit(self.inner.address.call_limit, ttl)
     }
 
     /// Serves requests, each of which has its own answer.
@@ -179,20 +164,20 @@ impl PostgresStore {
         )
     }
 
-    async fn serve_one<T>(&self, request: Request, limit: Duration, read: Read<T>) -> Result<T, Fault> {
+    async fn serve_one<T>(&self, request: Request, limit: Duration, read: ReadAnswer<T>) -> Result<T, Fault> {
         let lost = || Err(self.inner.faults.passing("no answer"));
         let answer = self.serve(vec![request], limit).await.pop().unwrap_or_else(lost)?;
-        read(answer, &self.inner.faults)
+        read(answer, &self.inner.faults.store)
     }
 
     async fn serve_each<T>(
         &self,
         requests: Vec<Request>,
         limit: Duration,
-        read: Read<T>,
+        read: ReadAnswer<T>,
     ) -> Vec<Result<T, Fault>> {
         let answers = self.serve(requests, limit).await;
-        answers.into_iter().map(|answer| read(answer?, &self.inner.faults)).collect()
+        answers.into_iter().map(|answer| read(answer?, &self.inner.faults.store)).collect()
     }
 
     /// Runs other work on the connection.
@@ -228,7 +213,7 @@ impl PostgresStore {
         &self,
         attempts: &[Attempt],
         request: fn(Attempt) -> Request,
-        read: Read<HoldAnswer>,
+        read: ReadAnswer<HoldAnswer>,
     ) -> Vec<Result<HoldAnswer, Fault>> {
         let limits = attempts.iter().map(|attempt| self.limit(attempt.ttl));
         let limit = limits.min().unwrap_or(self.call_limit());
@@ -261,7 +246,7 @@ impl PostgresStore {
             let named = channel.take().unwrap_or_else(|| inner.waiting.cannot_be_told(attempt.holder));
             let wait = Wait { channel: Some(named), nonce, ticket, queue_limit };
             let request = Request::Grant { attempt: attempt.clone(), wait: Some(wait), not_after: None };
-            let answer = self.serve_one(request, limit, read!(Grant)).await;
+            let answer = self.serve_one(request, limit, read_answer!(Grant)).await;
             match &answer {
                 Ok(answer) => inner.waiting.answered(attempt, answer, inner.runtime.now()),
                 // The attempt will not be given up, because nothing of it is left; so remove it
@@ -317,12 +302,12 @@ impl Store for PostgresStore {
                 return self.ask_to_wait(attempt, queue_limit).await;
             }
             let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after: None };
-            self.serve_one(request, self.limit(attempt.ttl), read!(Grant)).await
+            self.serve_one(request, self.limit(attempt.ttl), read_answer!(Grant)).await
         })
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(self.keep(attempts, Request::Renew, read!(Renew)))
+        Box::pin(self.keep(attempts, Request::Renew, read_answer!(Renew)))
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, HoldAnswer> {
@@ -332,7 +317,7 @@ impl Store for PostgresStore {
             loop {
                 let sent = self.inner.runtime.now();
                 let request = Request::Release(attempt.clone());
-                let answer = self.serve_one(request, self.limit(attempt.ttl), read!(Release)).await?;
+                let answer = self.serve_one(request, self.limit(attempt.ttl), read_answer!(Release)).await?;
                 let answer = first.get_or_insert(answer);
                 match self.inner.in_doubt.released(attempt.holder, None, sent) {
                     None => return Ok(answer.clone()),
@@ -371,7 +356,7 @@ impl TransferStore for PostgresStore {
     fn transfer<'a>(&'a self, attempt: &'a Attempt, successor: &'a Successor) -> StoreFuture<'a, HoldAnswer> {
         let request =
             Request::Transfer { attempt: attempt.clone(), successor: successor.clone(), not_after: None };
-        Box::pin(self.serve_one(request, self.limit(attempt.ttl), read!(Transfer)))
+        Box::pin(self.serve_one(request, self.limit(attempt.ttl), read_answer!(Transfer)))
     }
 }
 
@@ -383,11 +368,15 @@ impl MemberStore for PostgresStore {
 
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         let request = |attempt| Request::Rejoin { attempt, not_after: None };
-        Box::pin(self.keep(attempts, request, read!(Rejoin)))
+        Box::pin(self.keep(attempts, request, read_answer!(Rejoin)))
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> StoreFuture<'a, RaiseAnswer> {
-        Box::pin(self.serve_one(Request::Raise(attempt.clone()), self.limit(attempt.ttl), read!(Raise)))
+        Box::pin(self.serve_one(
+            Request::Raise(attempt.clone()),
+            self.limit(attempt.ttl),
+            read_answer!(Raise),
+        ))
     }
 }
 
@@ -419,14 +408,6 @@ impl BaselineStore for PostgresStore {
                 false => Err(self.inner.faults.passing("somebody else has the key")),
             }
         })
-    }
-}
-
-/// The fault for an answer that does not match the request.
-fn refused(answer: &Answer, faults: &Faults) -> Fault {
-    match answer {
-        Answer::Quarantined { left } => Fault::quarantined(&faults.store, *left),
-        _ => faults.lasting("the answer is to another request: this is a fault in leasehold-core"),
     }
 }
 

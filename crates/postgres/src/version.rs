@@ -5,8 +5,7 @@ use std::sync::Arc;
 use leasehold_core::Fault;
 use tokio_postgres::Row;
 
-use crate::fault::Faults;
-use crate::fault::TransactionError;
+use crate::fault::{Faults, TransactionError};
 use crate::table::row::Columns;
 
 /// The version of the tables that this program makes. A change that only adds to them keeps older

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Attempt, Channel, Contended, Fault, InDoubtGrants, Instant, Notice, NoticeBus, Proof, PushEvent, Runtime,
-    Ttl, WaitQueue, WaiterRegistry,
+    Ttl, WaitQueue, WaiterRegistry, call_limit,
 };
 
 use crate::address::access::Channels;
@@ -153,7 +153,7 @@ impl Client {
 
     /// The time limit for an answer about a lease of this TTL.
     pub(crate) fn limit(&self, ttl: Ttl) -> Duration {
-        limit_of(self.call_limit, ttl)
+        call_limit(self.call_limit, ttl)
     }
 
     /// A route whose answers may take this long. Without one, nothing is sent.
@@ -231,12 +231,6 @@ impl Client {
     pub(crate) fn leave(&self, attempt: &Attempt) -> bool {
         self.shared.waiting.leave(attempt.holder, self.runtime.now())
     }
-}
-
-/// Small compared with the TTL: a quarter of it, so that a renewal can be retried, but at least
-/// what a slow network needs.
-pub(crate) fn limit_of(call_limit: Duration, ttl: Ttl) -> Duration {
-    call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
 }
 
 /// What an operator risks who switches the quarantine off.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use leasehold_core::{
     AdminStore, Attempt, BoxFuture, BreakAnswer, BreakRecord, Diagnosis, Fault, HoldAnswer, InspectStore,
     Key, KeyState, LeaseBreak, Mark, MarkStore, Marked, Notices, Request, StoreFuture, StoreRole,
+    read_answer,
 };
 use tokio_postgres::types::Type;
 
-use super::{PostgresStore, read};
+use super::PostgresStore;
 use crate::fault::TransactionError;
 use crate::sql::Sql;
 use crate::table;
@@ -16,7 +17,7 @@ use crate::table::row::Columns;
 
 impl InspectStore for PostgresStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, KeyState> {
-        Box::pin(self.serve_one(Request::Inspect(key.clone()), self.call_limit(), read!(Inspect)))
+        Box::pin(self.serve_one(Request::Inspect(key.clone()), self.call_limit(), read_answer!(Inspect)))
     }
 
     /// A thousand keys at a time; each thousand shows one moment.
@@ -35,7 +36,7 @@ impl InspectStore for PostgresStore {
         Box::pin(async move {
             let requests = keys.iter().cloned().map(Request::Inspect).collect();
             let limit = 10 * self.call_limit();
-            self.serve_each(requests, limit, read!(Inspect)).await.into_iter().collect()
+            self.serve_each(requests, limit, read_answer!(Inspect)).await.into_iter().collect()
         })
     }
 
@@ -103,11 +104,11 @@ impl MarkStore for PostgresStore {
         keep: Duration,
     ) -> StoreFuture<'a, HoldAnswer> {
         let request = Request::Mark { attempt: attempt.clone(), mark: mark.clone(), keep };
-        Box::pin(self.serve_one(request, self.limit(attempt.ttl), read!(Mark)))
+        Box::pin(self.serve_one(request, self.limit(attempt.ttl), read_answer!(Mark)))
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Marked> {
-        Box::pin(self.serve_one(Request::Marked(key.clone()), self.call_limit(), read!(Marked)))
+        Box::pin(self.serve_one(Request::Marked(key.clone()), self.call_limit(), read_answer!(Marked)))
     }
 
     fn forget<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Mark>> {
@@ -134,7 +135,7 @@ impl MarkStore for PostgresStore {
 impl AdminStore for PostgresStore {
     fn break_lease<'a>(&'a self, key: &'a Key, lease: &'a LeaseBreak) -> StoreFuture<'a, BreakAnswer> {
         let request = Request::Break { key: key.clone(), lease: lease.clone() };
-        Box::pin(self.serve_one(request, self.call_limit(), read!(Break)))
+        Box::pin(self.serve_one(request, self.call_limit(), read_answer!(Break)))
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<BreakRecord>> {

@@ -6,8 +6,7 @@ use std::time::Duration;
 use leasehold_core::{Misuse, url_duration};
 use leasehold_credentials::{Identity, Password, Secret};
 
-use super::access::Channels;
-use super::access::Protocol;
+use super::access::{Channels, Protocol};
 use super::text::{ENCODE, db_number, decode, refuse};
 
 #[derive(Default)]

@@ -14,8 +14,7 @@ use redis::{
     Value, cmd,
 };
 
-use crate::address::access::Channels;
-use crate::address::access::{Access, Protocol};
+use crate::address::access::{Access, Channels, Protocol};
 use crate::address::server::ServerAddr;
 use crate::connection::dial::{ANSWERS_WITHIN, BoxStream, CONNECT_LIMIT, Latest, Watched, complaint, dial};
 use crate::connection::send::{driven, unanswered};

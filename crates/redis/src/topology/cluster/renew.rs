@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold_core::{Attempt, Fault, HoldAnswer};
+use leasehold_core::{Attempt, Fault, HoldAnswer, call_limit};
 
 use super::Cluster;
 use super::way::HOPS;
-use crate::client::limit_of;
 use crate::redirect::{Node, Redirect};
 use crate::requests::renew::Verb;
 
@@ -39,7 +38,8 @@ impl Cluster {
     /// One answer for each attempt, in one round trip to each node. A silent node delays the other
     /// nodes' answers by at most one call.
     pub(super) async fn keep(&self, attempts: &[Attempt], verb: Verb) -> Vec<Renewed> {
-        let Some(limit) = attempts.iter().map(|attempt| limit_of(self.bounds.call_limit, attempt.ttl)).min()
+        let Some(limit) =
+            attempts.iter().map(|attempt| call_limit(self.bounds.call_limit, attempt.ttl)).min()
         else {
             return Vec::new();
         };

@@ -10,13 +10,13 @@ use leasehold_core::{
     AdminStore, Attempt, Baseline, BaselineStore, BoxFuture, BreakAnswer, BreakRecord, Claim, Diagnosis,
     Drift, Fault, GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, LeaseBreak, Limits, Mark,
     MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition,
-    Store, StoreFuture, StoreRole, Successor, TransferStore, WaitMode, Wake,
+    Store, StoreFuture, StoreRole, Successor, TransferStore, WaitMode, Wake, call_limit,
 };
 
 use super::nodes::Seeds;
 use super::{Cluster, one_slot};
 use crate::address::Address;
-use crate::client::{Bounds, Client, limit_of, quarantine_warning};
+use crate::client::{Bounds, Client, quarantine_warning};
 use crate::connection::route::Route;
 use crate::fault::Faults;
 use crate::requests::confirm::confirmed_first;
@@ -117,7 +117,7 @@ impl Cluster {
     /// slot moved has moved with it, and what comes there later is refused.
     pub(super) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         let waited = self.waiting().leave(attempt.holder, self.runtime.now());
-        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
+        let limit = call_limit(self.bounds.call_limit, attempt.ttl);
         let slot = self.slot(&attempt.claim)?;
         let attempt = &*without_far_signal(attempt, slot);
         // After a redirect, the script is used: at a node that is not the owner, each command needs

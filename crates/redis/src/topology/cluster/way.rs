@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Backoff, Fault, Instant, Key};
+use leasehold_core::{Attempt, Backoff, Fault, Instant, Key, call_limit};
 
 use super::Cluster;
-use crate::client::{Client, limit_of};
+use crate::client::Client;
 use crate::connection::route::Route;
 use crate::redirect::{Node, Redirect};
 use crate::slot::slot_of;
@@ -52,7 +52,7 @@ impl Cluster {
         attempt: &Attempt,
         ask: impl FnMut(Arc<Client>, Route) -> Asked,
     ) -> Result<T, Fault> {
-        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
+        let limit = call_limit(self.bounds.call_limit, attempt.ttl);
         self.follow(self.slot(&attempt.claim)?, limit, Some(attempt), ask).await
     }
 
