@@ -1,9 +1,8 @@
 //! `leasehold pages`: generates the manual and the shell completions from the description of the
 //! arguments.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use clap::{Args, Command};
 use clap_complete::Shell;

@@ -5,8 +5,7 @@ use proptest::{collection::vec, prelude::*};
 use rustix::process::Signal;
 
 use super::ending::{Ending, Step};
-use super::messages::Order;
-use super::messages::SupervisorReport;
+use super::messages::{Order, SupervisorReport};
 
 const RECORDS: [&[u8]; 10] = [
     b"E\x02\x01\0\0\0\0\0\0",

@@ -13,8 +13,7 @@ use rustix::net::{
 };
 
 use super::kernel::{BEYOND_RECORD, RECEIVES, SENDS, received};
-use super::messages::Order;
-use super::messages::SupervisorReport;
+use super::messages::{Order, SupervisorReport};
 
 /// The descriptors that the supervisor gets with the first order.
 #[derive(Debug)]

@@ -12,8 +12,7 @@ use tokio::sync::watch;
 
 use super::attempts::{Attempts, SharedAttempt};
 use super::batch_request::Waiting;
-use super::member::Health;
-use super::member::Member;
+use super::member::{Health, Member};
 use crate::recent::Recent;
 
 #[derive(Debug)]

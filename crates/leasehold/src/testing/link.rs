@@ -1,21 +1,18 @@
 //! The link between a process and the store, where outages occur.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Attempt, BatchServed, BoxFuture, BreakAnswer, BreakRecord, Fault, FaultCause, GrantAnswer,
     HoldAnswer, InspectStore, Key, KeyState, LeaseBreak, Limits, Mark, MarkStore, Marked, MemberStore,
     Notice, Notices, Parts, RaiseAnswer, Runtime, Store, StoreFuture, Successor, TransferStore, WaitMode,
-    Wake, locked,
+    Wake,
 };
 
-use super::world_runtime::Watched;
-use super::world_runtime::WorldRuntime;
-use super::world_state::Outage;
-use super::world_state::ProcessId;
-use super::world_state::WorldState;
+use super::world_runtime::{Watched, WorldRuntime};
+use super::world_state::{Outage, ProcessId, WorldState};
 use crate::memory::MemoryStore;
 
 /// How long a call waits for its answer: the same as on a server.
@@ -28,16 +25,12 @@ pub(super) struct Link {
     world: Arc<WorldState>,
     process: ProcessId,
     runtime: Arc<WorldRuntime>,
-    /// Read from the start: otherwise an event before the locks listen would only be noticed by a
-    /// renewal, when time moves on.
-    notices: Mutex<Option<Box<dyn Notices>>>,
 }
 
 impl Link {
     pub(super) fn new(store: &MemoryStore, process: ProcessId, runtime: Arc<WorldRuntime>) -> Self {
         let (store, world) = (store.beside(runtime.clone()), runtime.world.clone());
-        let notices = Mutex::new(store.notices());
-        Self { store, world, process, runtime, notices }
+        Self { store, world, process, runtime }
     }
 
     /// A call through the link, with the effects of an outage.
@@ -190,8 +183,7 @@ impl InspectStore for Link {
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        let early = locked(&self.notices).take();
-        let notices = early.or_else(|| self.store.notices())?;
+        let notices = self.store.notices()?;
         Some(Box::new(ProcessNotices { notices, world: self.world.clone(), process: self.process }))
     }
 }

@@ -5,9 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::link::Link;
 use super::world_runtime::WorldRuntime;
-use super::world_state::Outage;
-use super::world_state::ProcessId;
-use super::world_state::WorldState;
+use super::world_state::{Outage, ProcessId, WorldState};
 use crate::memory::MemoryStore;
 use crate::runtime::TokioRuntime;
 use crate::{Locks, LocksBuilder, blocking};

@@ -10,8 +10,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::process::Process;
 use super::world_runtime::WorldRuntime;
-use super::world_state::Outage;
-use super::world_state::WorldState;
+use super::world_state::{Outage, WorldState};
 use crate::memory::MemoryStore;
 use crate::runtime::{block_on, lease_clock};
 use crate::{Locks, LocksBuilder, blocking};

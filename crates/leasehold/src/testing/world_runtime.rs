@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Instant, Runtime};
 
-use super::world_state::WorldState;
-use super::world_state::{Flag, ProcessId};
+use super::world_state::{Flag, ProcessId, WorldState};
 use crate::runtime::TokioRuntime;
 
 /// The wall clock's time when a world begins: the same in every run, so that fences are the same
