@@ -34,7 +34,6 @@ mod say;
 mod settings;
 mod show;
 mod signals;
-mod skip;
 mod status;
 mod store_location;
 mod store_url;

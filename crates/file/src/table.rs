@@ -3,7 +3,6 @@
 //! One row contains everything about a key except its waiters, and if it is shared its holders.
 //! Only a part of a queue is read: the first few waiters, the requester, and the last waiter.
 
-pub(crate) mod baseline;
 pub(crate) mod broken;
 pub(crate) mod mark;
 mod share;
@@ -346,7 +345,7 @@ pub(crate) fn key(row: &Row<'_>, column: usize) -> Result<Key, FileError> {
     Key::new(bytes).map_err(FileError::damaged)
 }
 
-fn bytes_of(holder: Holder) -> [u8; 16] {
+pub(crate) fn bytes_of(holder: Holder) -> [u8; 16] {
     holder.bits().to_be_bytes()
 }
 

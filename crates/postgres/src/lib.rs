@@ -10,7 +10,6 @@
 mod address;
 mod blocked;
 mod channel;
-mod checking;
 mod connect;
 mod diagnose;
 mod fault;
@@ -29,7 +28,7 @@ mod transaction;
 mod version;
 mod worker;
 
-pub use checking::{FENCE, KEY, LOST, check_sql};
 pub use init::{InitOutcome, init, schema_sql};
 pub use serving::serve;
+pub use sql::{FENCE, KEY, LOST, check_sql};
 pub use store::PostgresStore;

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Fence, LastFence, Ttl, WaitQueue};
+use leasehold_core::{Fence, LastFence, Misuse, Ttl, WaitQueue};
 use tokio_postgres::types::{ToSql, Type};
 
+use crate::address::Address;
 use crate::version::VERSION;
 
 /// The clock on which leases are counted.
@@ -219,6 +220,25 @@ pub(crate) fn interval(time: Duration) -> i64 {
 /// An identifier in quotes, whatever it contains.
 pub(crate) fn quoted(identifier: &str) -> String {
     format!("\"{}\"", identifier.replace('"', "\"\""))
+}
+
+/// The type of the key, as the statement of [`check_sql`] takes it.
+pub const KEY: Type = Type::BYTEA;
+
+/// The type of the fence.
+pub const FENCE: Type = Type::INT8;
+
+/// The SQLSTATE with which that statement refuses a writer whose lock is lost.
+pub const LOST: &str = "LH001";
+
+/// The statement that refuses a writer whose lock is lost, for the store with this URL or
+/// [name](leasehold_core::Store::name). Its arguments are the key and the fence.
+///
+/// # Errors
+///
+/// [`Misuse::Url`] if that is not a PostgreSQL store.
+pub fn check_sql(store: &str) -> Result<String, Misuse> {
+    Ok(format!("SELECT {}.\"check\"($1, $2)", quoted(&Address::parse(store)?.schema)))
 }
 
 #[cfg(test)]

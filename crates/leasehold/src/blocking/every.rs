@@ -1,8 +1,7 @@
 //! A job that one of many processes does once in each period.
 
 use super::job_guard::JobGuard;
-use super::settings::job_settings;
-use super::wait;
+use super::{job_settings, wait};
 use crate::{BeginError, EveryOutcome, Held, InspectError, JobError, Mark, NotDue};
 
 /// A job that is done once in each period by one of many processes that are started for it at about

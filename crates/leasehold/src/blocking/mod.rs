@@ -30,7 +30,6 @@ mod mutex;
 mod once;
 mod rw_lock;
 mod semaphore;
-mod settings;
 mod watch;
 
 pub use acquire::Acquire;
@@ -55,3 +54,48 @@ use crate::runtime::block_on;
 fn wait<T>(future: impl Future<Output = T>) -> T {
     block_on(tokio::task::unconstrained(future))
 }
+
+/// The settings of a lock.
+macro_rules! lock_settings {
+    () => {
+        /// As [`leasehold::Mutex::ttl`](crate::Mutex::ttl).
+        pub fn ttl(self, ttl: std::time::Duration) -> Self {
+            Self(self.0.ttl(ttl))
+        }
+
+        /// As [`leasehold::Mutex::label`](crate::Mutex::label).
+        pub fn label(self, label: &str) -> Self {
+            Self(self.0.label(label))
+        }
+
+        /// As [`leasehold::Mutex::renewal`](crate::Mutex::renewal). Another thread renews, so the
+        /// program may block meanwhile.
+        pub fn renewal(self, renewal: crate::Renewal) -> Self {
+            Self(self.0.renewal(renewal))
+        }
+    };
+}
+
+use lock_settings;
+
+/// The settings of a job.
+macro_rules! job_settings {
+    () => {
+        /// As [`leasehold::Once::ttl`](crate::Once::ttl).
+        pub fn ttl(self, ttl: std::time::Duration) -> Self {
+            Self(self.0.ttl(ttl))
+        }
+
+        /// As [`leasehold::Once::label`](crate::Once::label).
+        pub fn label(self, label: &str) -> Self {
+            Self(self.0.label(label))
+        }
+
+        /// As [`leasehold::Once::at_most`](crate::Once::at_most), but blocking work is not stopped: it
+        /// must check whether the lock is still held.
+        pub fn at_most(self, limit: std::time::Duration) -> Self {
+            Self(self.0.at_most(limit))
+        }
+    };
+}
+use job_settings;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::acquire::Acquire;
 use super::guard::Guard;
-use super::settings::lock_settings;
-use super::wait;
+use super::{lock_settings, wait};
 use crate::{Backoff, InspectError, LockError};
 
 /// A lock with one holder at a time, as [`leasehold::Mutex`](crate::Mutex): it describes what to

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::job_guard::JobGuard;
-use super::settings::job_settings;
-use super::wait;
+use super::{job_settings, wait};
 use crate::{BeginError, Held, InspectError, JobError, Mark, OnceOutcome, WaitStatus};
 
 /// A job that is done only once, ever, by the first process that comes, as

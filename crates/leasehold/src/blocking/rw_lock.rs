@@ -2,8 +2,7 @@
 
 use super::acquire::Acquire;
 use super::guard::{Guard, RwLockReadGuard, RwLockWriteGuard};
-use super::settings::lock_settings;
-use super::wait;
+use super::{lock_settings, wait};
 use crate::{InspectError, LockError};
 
 /// A lock that is shared by readers and exclusive for a writer, as

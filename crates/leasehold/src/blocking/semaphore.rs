@@ -2,8 +2,7 @@
 
 use super::acquire::Acquire;
 use super::guard::{Guard, SemaphorePermit};
-use super::settings::lock_settings;
-use super::wait;
+use super::{lock_settings, wait};
 use crate::{InspectError, LockError};
 
 /// A number of permits, each with one holder at a time, as

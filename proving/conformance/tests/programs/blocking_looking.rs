@@ -119,7 +119,7 @@ fn the_blocking_api_has_everything_that_the_async_one_has() {
             // A step waits until it is due.
             &["builder", "due"],
         ),
-        ("settings", sources!("lock/terms.rs" "recipe/mod.rs"), sources!("blocking/settings.rs"), &[]),
+        ("settings", sources!("lock/terms.rs" "recipe/mod.rs"), sources!("blocking/mod.rs"), &[]),
         ("Mutex", sources!("mutex.rs"), sources!("blocking/mutex.rs"), &[]),
         ("RwLock", sources!("rw_lock.rs"), sources!("blocking/rw_lock.rs"), &[]),
         ("Semaphore", sources!("semaphore.rs"), sources!("blocking/semaphore.rs"), &[]),
