@@ -219,27 +219,23 @@ impl Store for MemoryStore {
     fn grant<'a>(&'a self, attempt: &'a Attempt, wait_mode: WaitMode) -> StoreFuture<'a, GrantAnswer> {
         Box::pin(async move {
             consume_budget().await;
-            let now = self.runtime.now();
-            let wait = match wait_mode {
-                WaitMode::Wait { queue_limit } => {
-                    let ticket = self.waiting.asks(attempt.holder, None, now);
-                    Some(Wait { ticket, queue_limit, ..Wait::default() })
-                }
-                _ => None,
-            };
-            let waits = wait.is_some();
             // Under one mutex, so that nothing happens between the refusal and joining the queue.
-            let answer = self.serve(|records, context| {
-                let served = serve::grant(records, attempt, wait.as_ref(), None, context)?;
-                if waits {
-                    self.waiting.answered(attempt, &served.answer, now);
+            self.serve(|records, context| {
+                let WaitMode::Wait { queue_limit } = wait_mode else {
+                    return serve::grant(records, attempt, None, None, context);
+                };
+                let now = instant_of(context);
+                let ticket = self.waiting.asks(attempt.holder, None, now);
+                let wait = Wait { ticket, queue_limit, ..Wait::default() };
+                let served = serve::grant(records, attempt, Some(&wait), None, context);
+                match &served {
+                    Ok(served) => self.waiting.answered(attempt, &served.answer, now),
+                    Err(_) => {
+                        self.waiting.leave(attempt.holder, now);
+                    }
                 }
-                Ok(served)
-            });
-            if waits && answer.is_err() {
-                self.waiting.leave(attempt.holder, now);
-            }
-            answer
+                served
+            })
         })
     }
 
