@@ -72,6 +72,11 @@ impl Faults {
         Self { node: Some(node.into()), ..self.clone() }
     }
 
+    /// The scheme of the store's URL, without what it says of the servers' topology.
+    fn scheme(&self) -> &'static str {
+        if self.store.starts_with("rediss") { "rediss" } else { "redis" }
+    }
+
     fn told(&self, reason: impl fmt::Display) -> String {
         self.node.as_ref().map_or_else(|| reason.to_string(), |node| format!("{node}: {reason}"))
     }
@@ -208,11 +213,17 @@ impl Faults {
                 self.passing(format_args!("the cluster is moving the key ({})", said.code))
             }
             "MOVED" | "ASK" | "CROSSSLOT" => {
-                self.lasting("the server is part of a cluster: write redis+cluster:// in place of redis://")
+                let scheme = self.scheme();
+                self.lasting(format_args!(
+                    "the server is part of a cluster: write {scheme}+cluster:// in place of {scheme}://"
+                ))
             }
             _ if said.has("non local key") => self.passing("the cluster is moving the key, and did part of what was asked"),
             _ if said.has("cluster support disabled") => {
-                self.lasting("the server is not part of a cluster: write redis:// in place of redis+cluster://")
+                let scheme = self.scheme();
+                self.lasting(format_args!(
+                    "the server is not part of a cluster: write {scheme}:// in place of {scheme}+cluster://"
+                ))
             }
             _ if said.has("DB index is out of range") || said.has("invalid DB index") => {
                 self.lasting("the server has no database of this number: name another in the URL")
@@ -420,7 +431,11 @@ mod tests {
     }
 
     fn fault(line: &str) -> Fault {
-        let faults = Faults::new("redis://h".into(), Some("app".into()));
+        fault_at("redis://h", line)
+    }
+
+    fn fault_at(store: &str, line: &str) -> Fault {
+        let faults = Faults::new(store.into(), Some("app".into()));
         let answer = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
         let Value::ServerError(error) = answer else { panic!("{answer:?}") };
         faults.of_refusal(&error)
@@ -485,6 +500,12 @@ mod tests {
         }
         is("MOVED 3999 127.0.0.1:6381", Lasting, &["redis+cluster://"]);
         is("ERR This instance has cluster support disabled", Lasting, &["redis://"]);
+        // Regression: the remedy gave TLS up.
+        let remedied = |store, line| fault_at(store, line).reason.to_string();
+        let named = remedied("rediss://h", "MOVED 7 a:6379");
+        assert!(named.ends_with("write rediss+cluster:// in place of rediss://"), "{named}");
+        let named = remedied("rediss+cluster://h", "ERR This instance has cluster support disabled");
+        assert!(named.ends_with("write rediss:// in place of rediss+cluster://"), "{named}");
         is("ERR DB index is out of range", Lasting, &["database"]);
         is("ERR unknown command 'EVALSHA', with args beginning with: ", Lasting, &["EVALSHA"]);
     }
