@@ -68,7 +68,11 @@ impl fmt::Display for ReleaseError {
             Self::Expired { key, .. } => write!(f, "{key}: the lease had ended before it was released"),
             Self::Broken { key, .. } => write!(f, "{key}: somebody broke the lease before it was released"),
             Self::TakenByOther { held_by, .. } => {
-                write!(f, "{}: held by {held_by} before it was released", held_by.key)
+                write!(
+                    f,
+                    "{}: taken by another holder before it was released: held by {held_by}",
+                    held_by.key
+                )
             }
             Self::Closed { reason } => write!(f, "given up before it was released: {reason}"),
             Self::Unreachable(fault) => {

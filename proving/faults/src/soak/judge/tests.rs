@@ -150,7 +150,7 @@ fn a_holder_that_releases_a_forgotten_lease_before_the_store_sees_it_is_excused(
         "1 1 1 asks alone a",
         "10 1 1 granted 7 1900",
         "100 1 1 lets-go true",
-        "200 1 1 lost a: held by 2 before it was released",
+        "200 1 1 lost a: taken by another holder before it was released: held by 2",
     ];
     let flushed_at = |at: u64| {
         let at = at * 1_000_000;
