@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{Backoff, Drift, Label, Misuse, Renewal, Runtime, Signal, Store, Ttl};
 
-use crate::any_store;
-use crate::any_store::AnyStore;
+use crate::any_store::{self, AnyStore};
 use crate::error::ConnectError;
 use crate::lock::Defaults;
 use crate::locks::Locks;
