@@ -52,7 +52,7 @@ fn held_for_lists_long_held_locks_and_exits_with_1_however_much_of_the_lease_rem
         let _read = holder(&site, "first", &["--shared", "read"]);
         until("it reads", || !read().is_empty());
         let _old = holder(&site, "old", &["job:old"]);
-        let _renewed = site.start(site.run(&["--ttl", "600ms", "job:renewed", "--", "sleep", "60"]));
+        let _renewed = site.start(site.run(&["--ttl", "1400ms", "job:renewed", "--", "sleep", "60"]));
         let held = || keys(&site.outcome(&["ls", "--json", "--held-for", "1500ms", "job:"]));
         until("it is held", || keys(&site.outcome(&["ls", "--json", "job:"])).len() == 2);
         until("both are old, also the one that was renewed since", || held() == ["job:old", "job:renewed"]);
