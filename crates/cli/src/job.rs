@@ -207,8 +207,8 @@ async fn mark(
     let request = &job.settings.request;
     let (keys, store) = (&request.keys, &request.place.store);
     let again = "so it will be run again";
-    let (what, except) = ("that it recorded that the job is done", ReleaseLimit::FOR_THE_RELEASE);
-    let Some(marked) = last.hear(what, except, request, signals, job_guard.mark()).await else {
+    let (what, limit) = ("that it recorded that the job is done", last.for_the_record());
+    let Some(marked) = last.hear(what, limit, request, signals, job_guard.mark()).await else {
         return Err(Failure::unreachable(format_args!(
             "{keys}: done, but {store} did not confirm that it recorded that, so it may be run again"
         )));

@@ -300,9 +300,6 @@ impl ReleaseLimit {
     const LIMIT: Duration = Duration::from_secs(3);
     /// After this time, people want to know what is being waited for.
     const SILENCE: Duration = Duration::from_secs(1);
-    /// What the record leaves to the release, of this or a quarter: one call, which a server
-    /// answers also while its replicas do not confirm the record.
-    pub(crate) const FOR_THE_RELEASE: Duration = Duration::from_millis(500);
 
     /// At the end of the lease, nothing is left to release.
     pub(crate) fn begin(guard: &Guard) -> Self {
@@ -315,16 +312,21 @@ impl ReleaseLimit {
         self.limit.saturating_sub(self.began.elapsed())
     }
 
-    /// The result in the time that is left, except so much, unless a signal comes.
+    /// The part for the record. A quarter is left to the release, which a server also answers while its
+    /// replicas do not confirm the record: after a wait for them, and perhaps after one more, for a renewal.
+    pub(crate) fn for_the_record(&self) -> Duration {
+        self.limit * 3 / 4
+    }
+
+    /// The result within this time from the beginning, unless a signal comes.
     pub(crate) async fn hear<T>(
         &mut self,
         what: &str,
-        except: Duration,
+        limit: Duration,
         request: &LockRequest,
         signals: &mut Signals,
         answer: impl Future<Output = T>,
     ) -> Option<T> {
-        let limit = self.limit - except.min(self.limit / 4);
         let mut answer = pin!(answer);
         loop {
             let until = if self.announced { limit } else { limit.min(Self::SILENCE) };
@@ -356,7 +358,7 @@ pub(crate) async fn give_back(
     signals: &mut Signals,
 ) -> ReleaseOutcome {
     let keys = &request.keys;
-    match last.hear("the release", Duration::ZERO, request, signals, guard.release()).await {
+    match last.hear("the release", last.limit, request, signals, guard.release()).await {
         Some(Ok(_)) => {
             request.status.tell(Event::Released);
             undo_within(last.left(), locks, signals).await;
