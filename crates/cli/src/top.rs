@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::MissedTickBehavior;
 
 use self::remembered::{Marks, RecordQueries, Remembered, look_through};
-use self::screen::Screen;
+use self::screen::{Screen, is_gone};
 use self::view::{Action, Page, View};
 use self::watching::Watching;
 use crate::args::PrefixArgs;
@@ -128,7 +128,6 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
                     Action::Marks => look_through(&locks, &prefix, &tell),
                 },
                 Some(_) => {}
-                // The terminal is gone.
                 None => return Ok(End::Signal(Signal::HUP.as_raw())),
             },
             Some(news) = told.recv() => match news {
@@ -141,6 +140,10 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
             },
             known = watching.next() => view.learn(known?),
             _ = frames.tick() => {}
+        }
+        // Nobody is told if the program that started this one ignores SIGHUP, as `nohup` does.
+        if is_gone() {
+            return Ok(End::Signal(Signal::HUP.as_raw()));
         }
         let page = match &view.page {
             Page::Lock(key) => Some(key),

@@ -1,13 +1,15 @@
 //! The terminal while it is drawn on. It is restored at the end, on a panic, and while the process
 //! is stopped.
 
-use std::io::{self, stdout};
+use std::io::{self, stdin, stdout};
+use std::mem::ManuallyDrop;
 
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, size};
 use ratatui::layout::Rect;
 use ratatui::{DefaultTerminal, Terminal, TerminalOptions, Viewport};
+use rustix::termios::tcgetattr;
 
 use super::draw::draw;
 use super::view::View;
@@ -17,7 +19,8 @@ use crate::exit::{End, Failure};
 /// printed.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    terminal: DefaultTerminal,
+    /// Never dropped: if the cursor cannot be shown, dropping it prints why, and panics if that fails.
+    terminal: ManuallyDrop<DefaultTerminal>,
     area: Rect,
 }
 
@@ -42,7 +45,8 @@ impl Screen {
     pub(crate) fn draw_anew(&mut self) -> Result<(), Failure> {
         let anew = area().and_then(|area| {
             execute!(stdout(), Clear(ClearType::All))?;
-            self.terminal = Terminal::with_options(CrosstermBackend::new(stdout()), all_of(area))?;
+            let terminal = Terminal::with_options(CrosstermBackend::new(stdout()), all_of(area))?;
+            self.terminal = ManuallyDrop::new(terminal);
             self.area = area;
             self.terminal.hide_cursor()
         });
@@ -69,10 +73,15 @@ impl Drop for Screen {
 }
 
 /// Switches to the alternate screen, so that the normal one is unchanged afterwards.
-fn enter(area: Rect) -> io::Result<DefaultTerminal> {
+fn enter(area: Rect) -> io::Result<ManuallyDrop<DefaultTerminal>> {
     let terminal = ratatui::try_init_with_options(all_of(area))?;
     execute!(stdout(), EnterAlternateScreen)?;
-    Ok(terminal)
+    Ok(ManuallyDrop::new(terminal))
+}
+
+/// Returns true if the terminal was closed, or its session has ended.
+pub(crate) fn is_gone() -> bool {
+    tcgetattr(stdin()).is_err()
 }
 
 fn area() -> io::Result<Rect> {

@@ -103,6 +103,20 @@ fn the_terminal_is_restored_after_any_end_of_top() {
     }
 }
 
+/// Regression: nobody noticed that if SIGHUP was ignored, and one thread kept a processor busy. When a
+/// line could not be drawn, ratatui could not print that either, and panicked twice, which aborts.
+#[test]
+fn top_ends_when_its_terminal_is_gone() {
+    let site = Site::new();
+    let _held = holder(&site, "k", "web-3");
+    let top = r#"script -qc 'trap "" HUP; $L top; echo $? > code' /dev/null"#;
+    let pty = Pty::script(&site, &format!("exec 3<&0; {top} <&3 & echo $! > terminal; wait"));
+    pty.shows(&["1 held or waited for", "web-3"]);
+    kill_process(pid(site.read("terminal").parse().unwrap()), Signal::KILL).unwrap();
+    site.wait_for("code");
+    assert_eq!(site.read("code"), "129");
+}
+
 #[test]
 fn ctrl_z_gives_the_shell_its_terminal_and_fg_draws_all_of_it_again() {
     let site = Site::new();
