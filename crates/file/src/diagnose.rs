@@ -12,6 +12,7 @@ use nix::unistd::{Gid, Group};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::boot::BootId;
 use crate::census::Opening;
 use crate::db_path::{DbPath, beside};
 use crate::error::FileError;
@@ -65,6 +66,7 @@ pub(crate) fn diagnose(path: &Path, name: &Arc<str>) -> Diagnosis {
 /// The users of the file, if there is one; or why it cannot be used.
 fn look(db_path: &DbPath) -> Result<Option<Users>, FileError> {
     let users = db_path.look()?;
+    BootId::current()?;
     // One that this process has open is Leasehold's, and a process forked from it cannot use the file.
     if let (Some(file), Some(opening)) = (db_path.file_now(), Opening::begin_at_once())
         && !opening.has_open(file)

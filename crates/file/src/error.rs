@@ -175,7 +175,8 @@ impl From<rusqlite::Error> for FileError {
             Some(ErrorCode::ReadOnly) => Self::lasting(format_args!(
                 "the file or its file system is read-only ({error}): make it writable, or use another place"
             )),
-            Some(ErrorCode::DatabaseCorrupt) => Self::damaged(error),
+            // `Unknown` is SQLITE_ERROR: a table or a column is missing.
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::Unknown) => Self::damaged(error),
             Some(ErrorCode::NotADatabase) => Self::damaged("its head is Leasehold's, its pages are not"),
             Some(_) => Self::passing(error),
             // An error of rusqlite itself: a column of another type, a missing row.

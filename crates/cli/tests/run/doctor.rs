@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, SECRET, Site};
+use crate::harness::{Done, OURS, SECRET, Site};
 use crate::pty::Pty;
 
 fn doctor(site: &Site, words: &[&str]) -> Done {
@@ -253,5 +253,28 @@ fn a_file_of_which_every_lock_is_refused_is_unsafe() {
     fs::set_permissions(site.path("closed"), Permissions::from_mode(0o500)).unwrap();
     if fs::create_dir(site.path("closed/new")).is_err() {
         looks("closed/new/leases.db").silent(2).out_has(&["cannot write to", "Permission denied"]);
+    }
+    // Regression: a file without one of its tables was good, and a run waited for it.
+    site.outcome(&["run", "k", "--", "true"]).silent(0);
+    Connection::open(site.path("leases.db")).unwrap().execute_batch("DROP TABLE record").unwrap();
+    looks("leases.db").silent(2).out_has(&["the file is damaged", "no such table: record"]);
+    site.outcome(&["run", "k", "--", "true"]).says(69, &["the file is damaged", "move it away"]);
+    // Regression: nothing was said of a machine whose boot cannot be told.
+    fs::remove_file(site.path("leases.db")).unwrap();
+    let apart = [
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        "mount -t tmpfs tmpfs /proc && exec \"$0\" \"$@\"",
+    ];
+    let without_proc = |words: &[&str]| site.finish(site.process("unshare", &[&apart[..], words].concat()));
+    if without_proc(&["true"]).status.success() {
+        let store = ["--store", site.store()];
+        let done = without_proc(&[&[OURS, "doctor"], &store[..]].concat());
+        done.silent(2).out_has(&["boot_id is not there: mount /proc"]);
+    } else {
+        eprintln!("left out: nothing can be mounted over /proc here");
     }
 }
