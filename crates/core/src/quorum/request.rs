@@ -39,8 +39,6 @@ pub(super) struct GrantRequest {
     /// The queue member's next answer was asked for by [`GrantAnswer::Unfinished`], or by
     /// `at_queue_member`.
     again: Vec<usize>,
-    /// How often another member became the queue member.
-    moves: usize,
     /// The members other than the queue member in whose queues this attempt is.
     refusers: Vec<usize>,
     contested_until: Option<Instant>,
@@ -94,7 +92,6 @@ impl GrantRequest {
             queue_member,
             at_queue_member: at_queue_member.then_some(None),
             again: if at_queue_member { vec![queue_member] } else { Vec::new() },
-            moves: 0,
             refusers,
             contested_until,
             round: new_round(members, until, view),
@@ -417,9 +414,8 @@ impl GrantRequest {
         held_by: HolderInfo,
         looks_on: bool,
     ) -> Option<QuorumStep> {
-        if queue_member != self.queue_member && self.moves < ids.settings.members.len() {
+        if queue_member != self.queue_member {
             let before = std::mem::replace(&mut self.queue_member, queue_member);
-            self.moves += 1;
             self.refused = None;
             self.courtesy = Courtesy::None;
             // A member that has not answered may still grant the request, so it is not given up:

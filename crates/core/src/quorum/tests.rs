@@ -559,3 +559,46 @@ fn an_attempt_that_a_full_queue_refuses_keeps_nothing() {
     assert!(matches!(world.answer(), GrantAnswer::QueueFull { .. }));
     assert_eq!(world.undone().len(), 3);
 }
+
+#[test]
+fn a_place_in_the_queue_of_a_former_queue_member_does_not_count() {
+    let mut world = World::of(3);
+    let asked = world.ask(WAIT);
+    let owner = Owner::Foreign { value: b"x"[..].into() };
+    let held_by = HolderInfo::exclusive(Key::new("k").unwrap(), owner, None, None);
+    let GrantAnswer::Busy { place, .. } = busy(1, Some(0)) else { unreachable!() };
+    world.says(&asked[0], GrantAnswer::Busy { held_by, place });
+    world.says(&asked[1], busy(1, None));
+    // The third does not answer.
+    let (moved, _) = world.questions();
+    world.fails(&moved[0]);
+    assert!(matches!(world.answer(), GrantAnswer::Busy { place: None, .. }));
+    assert_eq!(world.machine.waits(), QuorumWait::Nothing);
+}
+
+/// It has lost the queue member's key while it waited for the others.
+#[test]
+fn an_attempt_that_gives_way_waits_in_no_other_queue_any_more() {
+    let mut world = World::of(5);
+    let asked = world.ask(WAIT);
+    world.says(&asked[0], granted(FENCE));
+    asked[1..].iter().for_each(|question| world.says(question, busy(1, None)));
+    let (joins, _) = world.questions();
+    joins.iter().for_each(|question| world.says(question, busy(1, Some(5))));
+    assert!(matches!(world.answer(), GrantAnswer::Busy { place: Some(_), .. }));
+
+    let asked = world.ask(WAIT);
+    world.says(&asked[0], busy(1, Some(0)));
+    world.says(&asked[1], busy(1, Some(5)));
+    asked[2..].iter().for_each(|question| world.says(question, granted(FENCE)));
+    let QuorumStep::WaitUntil(until) = world.step() else { panic!() };
+    world.now = until;
+    let (again, _) = world.questions();
+    assert!(again[1..].iter().all(|question| question.asks == Asks::Grant(WaitMode::Try)), "{again:?}");
+
+    world.says(&again[0], granted(FENCE));
+    again[1..].iter().for_each(|question| world.says(question, busy(1, None)));
+    let (joins, _) = world.questions();
+    joins.iter().for_each(|question| world.says(question, busy(1, None)));
+    assert!(matches!(world.answer(), GrantAnswer::Busy { place: None, .. }), "that place is given up");
+}
