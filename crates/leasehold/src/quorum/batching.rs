@@ -94,12 +94,10 @@ impl SendBatch<Waiting> for Sender {
 
 /// Proposes the greatest fence to all: so each member compares one with its clock, and answers one.
 fn propose_together(batch: &mut [Request]) {
-    let grants = || batch.iter().filter(|request| request.is_grant);
-    let greatest =
-        grants().filter_map(|request| request.there.proposal).max_by_key(|proposal| proposal.fence);
-    for request in batch.iter_mut().filter(|request| request.is_grant) {
-        request.there.proposal = greatest;
-    }
+    let mut grants: Vec<_> = batch.iter_mut().filter(|request| request.is_grant).collect();
+    let proposals = grants.iter().filter_map(|request| request.there.proposal);
+    let greatest = proposals.max_by_key(|proposal| proposal.fence);
+    grants.iter_mut().for_each(|request| request.there.proposal = greatest);
 }
 
 impl QuorumState {

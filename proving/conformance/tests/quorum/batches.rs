@@ -127,6 +127,41 @@ async fn a_member_that_hangs_delays_no_batch() {
     }
 }
 
+/// Each of two batches is in flight until the queue member has answered; if that is not asked in a batch,
+/// until one member has. What is asked meanwhile shares the third.
+#[tokio::test(start_paused = true)]
+async fn requests_share_a_batch_while_the_members_for_which_they_wait_are_slow() {
+    for (alone, slow) in [(0..0, 0..1), (0..2, 0..3)] {
+        let (_world, process) = process_of(3);
+        alone.clone().for_each(|member| process.way[member].says(|facts| facts.batches = false));
+        process.set(slow, &CallFate::Slow(SECOND / 50));
+        let mut requests = JoinSet::new();
+        for key in keys() {
+            requests.spawn(process.locks.mutex(key).lock().into_future());
+            tokio::time::sleep(SECOND / 1000).await;
+        }
+        let guards = requests.join_all().await;
+        assert_eq!((calls(&process)[2], guards.len()), (3, 16), "{alone:?} alone");
+    }
+}
+
+/// A release has the greatest proposal, which members limit to two seconds ahead of their clocks.
+#[tokio::test(start_paused = true)]
+async fn a_release_in_the_same_batch_does_not_raise_the_fence_of_a_grant() {
+    let (_world, process, guard) = holding(3).await;
+    let before = guard.fence().get();
+    process.set(0..3, &CallFate::Slow(SECOND / 100));
+    let mut others = JoinSet::new();
+    for key in ["in flight", "too"] {
+        others.spawn(process.locks.mutex(key).lock().into_future());
+        tokio::time::sleep(SECOND / 1000).await;
+    }
+    let (released, granted) = tokio::join!(guard.release(), process.locks.mutex("other").lock());
+    released.unwrap();
+    let ahead = granted.unwrap().fence().get() - before;
+    assert!(ahead < 1_000_000, "{ahead} µs");
+}
+
 /// All members are asked in one task.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_panics_affects_no_other() {
