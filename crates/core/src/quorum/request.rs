@@ -320,8 +320,6 @@ impl GrantRequest {
         ids.abandon(|member| member != queue_member);
         let until = view.now + view.about(QuorumAttempt::APART.min(self.attempt.ttl.duration() / 8));
         self.pause = Some(until);
-        ids.rounds = ids.rounds.wrapping_add(1);
-        self.number = ids.rounds;
         self.round = new_round(ids.settings.members.len(), self.until, view);
         self.refusers.clear();
         self.courtesy = Courtesy::None;

@@ -72,6 +72,9 @@ fn a_silent_member_may_have_any_lease_but_only_one_of_several_that_exclude_each_
     assert_eq!(with_silent(split(), 0), []);
     assert_eq!(with_silent(split(), 1), [shown(8, 0, 6, left)]);
     assert_eq!(with_silent(split(), 2), [shown(8, 0, 6, left)], "the one at most members");
+    for pair in [[7, 8], [8, 7]].map(|pair| pair.map(|attempt| shown(attempt, 0, attempt as u64, left))) {
+        assert_eq!(with_silent(pair.to_vec(), 3), [shown(8, 0, 8, left)], "the later one");
+    }
     let not_a_lock = HolderInfo::exclusive(key("k"), Owner::NotALock, None, None);
     assert_eq!(with_silent(vec![not_a_lock], 2), []);
     let readers = split().into_iter().map(|reader| reader.in_mode(Mode::Shared)).collect();

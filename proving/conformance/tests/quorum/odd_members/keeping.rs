@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use conformance::faulty::{CallFate, lasting, passing};
 use leasehold::QuorumStore;
-use leasehold_core::{Attempt, HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode};
+use leasehold_core::{Attempt, Fault, HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode};
 
 use super::world::{MILLISECOND, SECOND, TTL, World, fence, held_at, key, quorum_of};
 
@@ -65,6 +65,22 @@ async fn leases_that_are_renewed_together_are_waited_for_as_the_shortest_of_them
     world.on(0..3, "renew", CallFate::Hung);
     assert!(quorum.renew(&both).await.iter().all(Result::is_err));
     assert_eq!(world.passed(), 300 * MILLISECOND);
+}
+
+/// A batch does not say why it left a grant, so it does not show that the member votes again.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_abstains_and_serves_batches_is_reported_once() {
+    let (world, quorum) = quorum_of(3);
+    let mut notices = quorum.notices().unwrap();
+    world.members[2].says(|facts| (facts.batches, facts.left) = (true, Some("k")));
+    world.on([2], "grant", CallFate::Failing(Fault::quarantined("memory:c", SECOND)));
+    for _ in 0..3 {
+        let attempt = world.attempt_for("k", TTL);
+        fence(&quorum.grant(&attempt, WaitMode::Try).await);
+        quorum.release(&attempt).await.unwrap();
+    }
+    assert!(matches!(notices.next().await, Notice::MemberDown { .. }));
+    assert!(tokio::time::timeout(SECOND, notices.next()).await.is_err());
 }
 
 /// Nobody waits for its answer, and nothing else may be asked.
