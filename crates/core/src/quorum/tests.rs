@@ -576,6 +576,29 @@ fn a_place_in_the_queue_of_a_former_queue_member_does_not_count() {
     assert_eq!(world.machine.waits(), QuorumWait::Nothing);
 }
 
+/// One of those in front of it may wait for the key that it has.
+#[test]
+fn an_attempt_that_has_the_queue_members_key_waits_in_other_queues_for_a_limited_time() {
+    let mut world = World::of(3);
+    let mut waits = |is_in_queues: bool| {
+        let asked = world.ask(WAIT);
+        world.says(&asked[0], granted(FENCE));
+        world.says(&asked[1], busy(1, is_in_queues.then_some(5)));
+        world.says(&asked[2], busy(2, None));
+        if !is_in_queues {
+            let (joins, _) = world.questions();
+            world.says(&joins[0], busy(1, (joins[0].member == 1).then_some(5)));
+            world.says(&joins[1], busy(2, (joins[1].member == 1).then_some(5)));
+        }
+        assert!(matches!(world.answer(), GrantAnswer::Busy { place: Some(_), .. }), "in one of them");
+        world.now = world.now + Duration::from_millis(10);
+        let QuorumWait::AtRefusers { until, .. } = world.machine.waits() else { panic!() };
+        until
+    };
+    let until = waits(false);
+    assert_eq!(waits(true), until);
+}
+
 /// It has lost the queue member's key while it waited for the others.
 #[test]
 fn an_attempt_that_gives_way_waits_in_no_other_queue_any_more() {
