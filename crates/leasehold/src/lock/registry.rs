@@ -505,6 +505,7 @@ mod tests {
             registry.handle_broken(Holder::from_bits(others), at(0));
         }
         registry.handle_broken(Holder::from_bits(1), at(0));
+        assert_eq!(locked(&registry.state).broken.len(), BROKEN_REMEMBERED);
         let _held = enter(at(1));
         assert_eq!(registry.take_due(at(1)).len(), 1, "its first renewal would be after ten seconds");
     }
@@ -523,6 +524,15 @@ mod tests {
         assert_eq!(registry.sleep_until(until), Instant::from_nanos(u64::MAX));
         hold(until);
         assert!(wakes(), "it would not wake by itself");
+    }
+
+    #[test]
+    fn the_keeper_is_woken_when_nobody_can_request_a_lock_any_more() {
+        let (registry, _) = a_registry();
+        let wakes = || pin!(registry.changed()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!wakes());
+        registry.orphan();
+        assert!(wakes() && registry.is_deserted());
     }
 
     /// Notes if it could drop a guard when it was woken.
