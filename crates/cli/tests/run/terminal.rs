@@ -40,7 +40,8 @@ fn the_line_of_a_wait_is_whole_on_a_terminal_without_a_size() {
     let mut holder = Pty::script(&site, "exec $L run k -- cat");
     holder.types_until("held\n", "held\r\nheld\r\n");
     let mut waiter = Pty::sized(&site, [0, 0], "bash", &["-c", "exec $L run k -- true"]);
-    waiter.wait_for("place 1 in the queue");
+    waiter.wait_for(", held by ");
+    waiter.wait_for(" in the queue, waited ");
     holder.types(CTRL_D);
     holder.ends_with(0);
     waiter.ends_with(0);
