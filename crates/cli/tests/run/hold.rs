@@ -193,8 +193,8 @@ fn a_hold_whose_script_ends_does_not_wait_any_more() {
 /// The second one inherits the end of the first one's pipe.
 #[test]
 fn each_of_two_holds_in_one_script_can_be_released_alone() {
-    let site = Site::new();
     for first in [8, 3] {
+        let site = Site::new();
         let script = format!(
             "exec {first}< <(leasehold hold one); read -r fence <&{first} || exit 75
             exec 9< <(leasehold hold --status-fd 7 two 7>events); read -r fence <&9 || exit 75
@@ -202,6 +202,6 @@ fn each_of_two_holds_in_one_script_can_be_released_alone() {
             leasehold run -w 10 one -- leasehold run -nqE 9 two -- true"
         );
         bash(&site, &script).silent(9);
+        assert_eq!(site.events()[0]["event"], "acquired");
     }
-    assert_eq!(site.events()[0]["event"], "acquired");
 }
